@@ -106,7 +106,7 @@ LIVE = perl -It/lib t/demo/live.pl --nginx $(NGINX) --module $(MODULE)
 run: build  ## the dashboard with a Redis and made-up traffic, until Ctrl-C
 	@$(LIVE)
 
-screenshot: build  ## draw docs/dashboard*.png anew, in two minutes
+screenshot: build  ## draw docs/dashboard*.png anew, in eleven minutes
 	@$(LIVE) --draw docs
 
 
@@ -115,7 +115,7 @@ screenshot: build  ## draw docs/dashboard*.png anew, in two minutes
 # A flavour of the core and its unit tests, built in a directory of its own.
 # Linked by the C compiler, as the module is, but for clang's UBSan of C++.
 CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
-UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
+UNIT_FLAGS = -g1 -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
 
 unit_LINK = $(CC)
 fast_LINK = $(CC)
@@ -133,18 +133,24 @@ asan_CXX = $(CXX)
 arm_CXX  = $(ARM)-g++
 coverage_CXX = $(CXX)
 
-# Assertions are in all of them but in what is measured.
+# What is inlined by force is compiled and checked once for each use: with sanitizers that
+# takes minutes.
+NO_INLINE = -Dalways_inline=noinline -Wno-attributes
+
+# Assertions, and accesses at which a test may stop, are in all of them but in what is measured.
+STEP_FLAGS = -DLIMIT_SLIDING_ATOMICS='"../t/unit/step_atomic.hpp"'
 unit_FLAGS = -O2
 fast_FLAGS = -O2 -DNDEBUG
 tsan_FLAGS = -O2 -fsanitize=thread
 asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-             -fno-omit-frame-pointer
+             -fno-omit-frame-pointer $(NO_INLINE)
 arm_FLAGS  = -O2 -L$(BUILD)/arm64/usr/lib/$(ARM) -isystem $(BUILD)/arm64/usr/include
 # Templates and inlined functions are to be told apart; and not the tests are measured.
 coverage_FLAGS = -O0 --coverage -fprofile-update=atomic -fprofile-filter-files=src/.* \
-    -Dalways_inline=noinline -Wno-attributes -DNDEBUG
+    $(NO_INLINE) -DNDEBUG
 
 define flavour
+$(1)_CXXFLAGS = $(CORE_FLAGS) $(UNIT_FLAGS) $(if $(filter-out fast,$(1)),$(STEP_FLAGS)) $$($(1)_FLAGS)
 $(1)_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%,$(wildcard \
     t/unit/*_test.cpp))
 $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
@@ -153,8 +159,7 @@ $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$$($(1)_CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -I$(BUILD)/$(1) $$($(1)_FLAGS) \
-	    -c -o $$@ $$<
+	$$($(1)_CXX) $$($(1)_CXXFLAGS) -I$(BUILD)/$(1) -c -o $$@ $$<
 
 $(BUILD)/$(1)/src/redis/protocol/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
 
@@ -164,7 +169,7 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/settings
 
 $(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$$($(1)_CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+	$$($(1)_CXX) $$($(1)_CXXFLAGS) -c -o $$@ $$<
 
 $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
@@ -190,30 +195,40 @@ BROWSER = chromium chromium-driver
 include t/sim/rules.mk
 include t/fuzz/fuzz.mk
 
-# The tests that take longest, and the tests of our own tools.  The others touch every
-# file of src.
-BLACK_BOX  := $(sort $(wildcard t/*/*.t))
-SLOW_TESTS := $(wildcard t/tools/*.t) $(patsubst %,t/%.t, \
-    algorithms/calendar api/metrics bans/penalty bans/penalty_cost bans/redis bans/redis_life \
-    bans/redis_topology cluster/failover cluster/faults cluster/sentinel cluster/sentinel_stale \
-    config/reload dashboard/browser faults/alloc_module faults/alloc_requests faults/clock \
-    faults/limits_disk leases/sync leases/sync_load limits/count_rejected outages/dns \
-    outages/errors outages/faults outages/probe outages/replies outages/timing overrides/kill \
-    overrides/redis_outage overrides/redis_replies overrides/redis_windows redis/cost redis/exact \
-    redis/forget redis/several settle/cost settle/load settle/usage_cost docs/fail2ban docs/fleet \
-    dashboard/browser_zones faults/alloc faults/reload_changes faults/soak overrides/cost)
+# The tests that take longest, and of these first the tests that take a minute, so that none is left
+# alone at the end.  The others touch every file of src.
+BLACK_BOX  := $(filter-out t/tools/%,$(sort $(wildcard t/*/*.t)))
+SLOW_TESTS := $(patsubst %,t/%.t, \
+    docs/images bans/penalty_cost faults/in_flight_long outages/replies leases/sync_load \
+    faults/in_flight_redis outages/faults \
+    algorithms/calendar api/metrics bans/penalty bans/redis bans/redis_life \
+    bans/redis_topology cluster/failover cluster/faults cluster/sentinel \
+    cluster/sentinel_in_flight cluster/sentinel_stale config/reload dashboard/browser \
+    dashboard/browser_zones docs/fail2ban docs/fleet faults/alloc faults/alloc_module \
+    faults/alloc_requests faults/clock faults/limits_disk faults/reload_changes \
+    faults/soak leases/sync limits/count_rejected limits/in_flight_cost lua/cost \
+    outages/dns outages/errors outages/in_flight outages/probe outages/timing \
+    overrides/cost overrides/kill overrides/redis_outage overrides/redis_replies \
+    overrides/redis_windows redis/cost redis/exact redis/forget redis/in_flight \
+    redis/in_flight_access redis/several settle/cost settle/load settle/usage_cost)
 SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
 
 test: build tools $(ALLOC) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(filter-out $(SLOW_TESTS),$(BLACK_BOX))
 
-test-slow: build tools $(FLEET) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(SLOW_UNITS) $(replay_PROGRAMS)  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
+test-slow: build tools $(FLEET) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(BUILD)/torture/scripts $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
 	@$(PROVE) $(SLOW_UNITS) $(SLOW_TESTS) $(replay_PROGRAMS)
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 	@$(BUILD)/weak/weak --percent=5
+	@$(BUILD)/torture/scripts 3 1
 
 test-all: test test-slow  ## both
+
+# The tests of our own tools run once these changed.
+$(BUILD)/tools-tested: Makefile $(wildcard .ci/* t/bench/*.p[lm] t/lib/*/* t/tools/*.t) | build $(STEPS)
+	@$(PROVE) $(wildcard t/tools/*.t)
+	@touch $@
 
 # Preloaded into NGINX, it has allocations and other calls fail.
 $(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
@@ -240,13 +255,13 @@ SANITIZED_OPTS  = --error-log-path=stderr --with-compat --with-debug --with-thre
     --with-http_dav_module --with-http_slice_module \
     --with-http_addition_module --with-http_sub_module --with-http_gunzip_module \
     --with-poll_module --with-select_module \
-    --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 $(SANITIZED_FLAGS)" \
+    --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 -g1 $(SANITIZED_FLAGS)" \
     --with-ld-opt="$(SANITIZED_FLAGS) -fsanitize=undefined"
 SANITIZED_TESTS ?= $(BLACK_BOX)
 
-# What measures instructions or time, and what tests tools, says nothing here.
-SANITIZED_SKIP  = $(wildcard t/tools/*.t) t/dashboard/browser.t t/docs/docs.t t/config/upgrade.t \
-    t/settle/cost.t t/settle/usage_cost.t
+# What measures instructions or time says nothing here.
+SANITIZED_SKIP  = t/dashboard/browser.t t/docs/docs.t t/config/upgrade.t \
+    t/settle/cost.t t/settle/usage_cost.t t/lua/cost.t
 
 $(NGINX_SOURCE): | deps
 	@.ci/get-nginx $(BUILD)/nginx-source
@@ -255,7 +270,7 @@ sanitize-programs: $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
 
 # The NGINX, and prove with it.
 sanitized: $(NGINX_SOURCE)
-	@LIMIT_SLIDING_CFLAGS='-fsanitize=undefined -UNDEBUG' $(MAKE) static \
+	@LIMIT_SLIDING_CFLAGS='-fsanitize=undefined -UNDEBUG -g1 $(NO_INLINE)' $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null
 
@@ -303,12 +318,12 @@ torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
 torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
 	@failed=0; t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED) || failed=1; \
 	export FAULT_REQUESTS=$(TORTURE_REQUESTS) FAULT_ROUNDS=$(TORTURE_FAULTS); \
-	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t redis_kill.t memory.t reload_changes.t) || failed=1; \
+	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t in_flight.t redis_kill.t memory.t reload_changes.t) || failed=1; \
 	FAULT_ROUNDS=$(TORTURE_RELOADS) $(PROVE) -v t/faults/reload.t || failed=1; exit $$failed
 
 $(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -O2 $(UNIT_FLAGS) -It/unit -c -o $@ $<
+	$(CXX) -std=c++17 -O2 $(UNIT_FLAGS) $(STEP_FLAGS) -It/unit -c -o $@ $<
 
 $(BUILD)/torture/processes: $(addprefix $(BUILD)/torture/,witness.o workers.o)
 $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
@@ -410,7 +425,7 @@ $(BENCHES): %: %.o $(fast_OBJS)
 
 check: build  ## strict warnings, what the binary needs and shows, layout
 	@said=$$($(MAKE) -s build BUILD=$(BUILD)/no-redis WITH_REDIS=no \
-	    NGX_CONF_OPTS='--with-cc-opt="-Werror -Werror=implicit-function-declaration"' \
+	    LIMIT_SLIDING_CFLAGS='-O1 -g0 $(NO_INLINE)' NGX_CONF_OPTS='--with-cc-opt="-Werror -Werror=implicit-function-declaration"' \
 	    2>&1 > /dev/null) && [ -z "$$said" ] || { echo "$$said" >&2; exit 1; }
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
 	.ci/check-layers $(BUILD) || failed=1; \
@@ -441,7 +456,7 @@ ENABLED   = /etc/nginx/modules-enabled/99-$(notdir $(LOAD_CONF))
 
 # $(DESTDIR) is filled for a package, whose scripts enable the module.
 install: build  ## into NGINX's modules, enabled where Debian does that
-	install -D -m 644 $(MODULE) $(DESTDIR)$(INSTALLED)
+	install -D -s -m 644 $(MODULE) $(DESTDIR)$(INSTALLED)
 ifneq ($(DESTDIR),)
 	install -D -m 644 $(LOAD_CONF) $(DESTDIR)$(AVAILABLE)
 else
@@ -457,8 +472,18 @@ else
 	echo 'then: nginx -t && nginx -s reload'
 endif
 
-uninstall:  ## remove what install put there
+# Where the Lua of Debian's and OpenResty's NGINX finds libraries.
+LUA_DIR ?= $(firstword $(wildcard /usr/local/openresty/site/lualib) /usr/local/share/lua/5.1)
+LUA_FILES := $(patsubst lua/%,%,$(wildcard lua/*.lua lua/*/*/*.lua))
+
+install-lua:  ## the library for ngx_lua, into LUA_DIR
+	for file in $(LUA_FILES); do \
+	    install -D -m 644 lua/$$file $(DESTDIR)$(LUA_DIR)/$$file; done
+
+uninstall:  ## remove what install and install-lua put there
 	rm -f $(DESTDIR)$(INSTALLED) $(DESTDIR)$(AVAILABLE) $(DESTDIR)$(ENABLED)
+	rm -f $(LUA_FILES:%=$(DESTDIR)$(LUA_DIR)/%)
+	-rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(LUA_DIR)/limit_sliding/resty 2> /dev/null
 	-rmdir --ignore-fail-on-non-empty $(dir $(DESTDIR)$(AVAILABLE)) 2> /dev/null
 
 deb:  ## build/deb/libnginx-mod-http-limit-sliding*.deb, for this machine's NGINX
@@ -467,8 +492,9 @@ deb:  ## build/deb/libnginx-mod-http-limit-sliding*.deb, for this machine's NGIN
 cross:  ## the module for aarch64 and for musl, checked by readelf: build/cross
 	.ci/cross $(BUILD)/cross
 
-check-packages:  ## install package and source in chroots of Debian, or of SUITE=trixie
-	.ci/check-packages $(BUILD)/packages $(SUITE)
+SUITE ?= bookworm
+check-packages:  ## install package, source and images in chroots: SUITE=trixie OPENRESTY=source
+	.ci/check-packages $(BUILD)/packages $(SUITE) $(OPENRESTY)
 
 
 ##@ Help
@@ -492,8 +518,8 @@ unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 sanitize-programs_PKGS = $(sanitize_PKGS)
 soak_PKGS     = $(sanitize_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
-    python3-grpcio
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime nghttp2-client \
+    python3-grpcio python3-yaml
 test-slow_PKGS = $(test_PKGS) $(simulation_PKGS) $(weak_PKGS)
 test-all_PKGS = $(test-slow_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
@@ -535,5 +561,5 @@ FORCE:
     sanitize sanitize-programs coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
     bench-smoke bench-quick bench-figures plots fleet check \
-    check-versions format page install uninstall deb cross check-packages \
+    check-versions format page install install-lua uninstall deb cross check-packages \
     help deps FORCE

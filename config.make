@@ -32,6 +32,7 @@ do
 
     case $limit_sliding_file in
         */http/api/* | */http/json/* | */http/keys/* | \
+        */http/lua/lua_hold.* | */http/lua/wait_redis.* | \
         */http/directives/*.cpp | \
         */http/conf/limit_set.* | */http/conf/zone.* | \
         */http/values/parameter.* | */http/values/suggestion.* | \
@@ -53,21 +54,20 @@ done
 limit_sliding_embed=$ngx_addon_dir/src/embed.sh
 limit_sliding_api=$ngx_addon_dir/src/http/api
 limit_sliding_inc=$NGX_OBJS/limit_sliding_dashboard.inc
+limit_sliding_js=`printf '%s\n' $limit_sliding_page | grep '\.js$'`
+
+# Comments and indentation stay in the sources.
+limit_sliding_strip="sed -e '/^ *\/\/ /d' -e 's/^ *//'"
 
 cat << END >> $NGX_MAKEFILE
 
 $NGX_OBJS/addon/api/dashboard.o: $limit_sliding_inc
 
 $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
-    sh $limit_sliding_embed \$@ \\
-        -e '/^<style>/r $limit_sliding_api/dashboard.css' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard_parts.js' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard_chart.js' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard_alarms.js' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard_key.js' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard_cards.js' \\
-        -e '/^<script>/r $limit_sliding_api/dashboard.js' \\
-        $limit_sliding_api/dashboard.html
+    $limit_sliding_strip $limit_sliding_api/dashboard.css > \$@.css \\
+    && $limit_sliding_strip `echo $limit_sliding_js` > \$@.js \\
+    && sh $limit_sliding_embed \$@ -e '/^<style>/r \$@.css' \\
+        -e '/^<script>/r \$@.js' $limit_sliding_api/dashboard.html
 
 END
 

@@ -25,4 +25,9 @@ constexpr ngx_uint_t index_of(Enum value) {
     return static_cast<ngx_uint_t>(value);
 }
 
+/* Returns the ms until a time of NGINX's clock, which may wrap; negative if the time is past. */
+inline ngx_msec_int_t ms_until(ngx_msec_t time_ms) {
+    return static_cast<ngx_msec_int_t>(time_ms - ngx_current_msec);
+}
+
 } // namespace limit_sliding

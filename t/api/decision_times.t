@@ -52,7 +52,9 @@ is measured(), '12 2 0', '... that decides';
 my $slow = api($nginx)->{zones}{slow};
 send_all(3 * $PART, '/slow?key=a');
 $slow = api($nginx)->{zones}{slow};
-cmp_ok $slow->{measured}, '<=', 3, 'waiting is no part of a decision';
+# Each delayed request runs its limits twice, and the second time is never measured. A request
+# that is not delayed, on a busy machine, changes which of the times is the 127th.
+cmp_ok $slow->{measured}, '<=', 3 + 3 * $PART - $slow->{delayed}, 'waiting is no part of a decision';
 cmp_ok $slow->{decision_times}{sum_ns} / ($slow->{measured} || 1), '<', 400_000,
     '... nor of its time';
 

@@ -7,11 +7,11 @@ use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::Api;
+use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
-my $redis = LimitSliding::Redis->new->start;
-my $idle = LimitSliding::Redis->new->start;
+my ($redis, $idle, @nginx);
 
 # The limit of a key is never used up: a cost of 100 is rejected, whatever it has
 # left, and a cost of 0 passes, unless the key is banned.
@@ -25,8 +25,11 @@ my $ZONES = <<'ZONES';
     limit_sliding_zone $arg_key zone=none:1m rate=10r/h redis=idle;
 ZONES
 
-my @nginx = map { LimitSliding::Test->new } 1 .. 3;
-$_->common(http => <<"HTTP", server => <<'SERVER') for @nginx;
+# Starts servers and two nodes; a third one is made.
+sub begin() {
+    ($redis, $idle) = map { LimitSliding::Redis->new->start } 1, 2;
+    @nginx = map { LimitSliding::Test->new } 1 .. 3;
+    $_->common(http => <<"HTTP", server => <<'SERVER') for @nginx;
     limit_sliding_redis shared { server ${\ $redis->server}; }
     limit_sliding_redis idle { server ${\ $idle->server}; }
     limit_sliding_log_level off;
@@ -39,8 +42,13 @@ HTTP
     location /none { limit_sliding zone=none cost=$arg_cost; empty_gif; }
     location /free { empty_gif; }
 SERVER
+    $nginx[$_]->serve for 0, 1;
+}
 
-$nginx[$_]->serve for 0, 1;
+sub end() {
+    $nginx[1]->finish_one;
+    $nginx[0]->finish_one;
+}
 
 # Rejects n requests of a key.
 sub reject($n, $node, $zone, $key) {
@@ -67,94 +75,103 @@ sub within($most, $condition, $name) {
 }
 
 
-# On both nodes within a second, whenever between two polls
+# On both nodes within a second, whenever between two polls, and not a command for
+# a request
+sub spread() {
+    begin();
 
-my @seconds;
-for my $n (1 .. 10) {
-    sleep rand 0.5;
-    like reject(20, 0, 'long', "a$n"), qr/^(429 ?){20}$/, 'rejected 20 times';
-    cmp_ok banned(0, 'long', "a$n"), '>=', 99, '... banned here at once';
-    push @seconds, within(1, sub { banned(1, 'long', "a$n") },
-        '... and on the other node within a second');
-    cmp_ok banned(1, 'long', "a$n"), '<=', 100, '... not for longer';
+    my @seconds;
+    for my $n (1 .. 10) {
+        sleep rand 0.5;
+        like reject(20, 0, 'long', "a$n"), qr/^(429 ?){20}$/, 'rejected 20 times';
+        cmp_ok banned(0, 'long', "a$n"), '>=', 99, '... banned here at once';
+        push @seconds, within(1, sub { banned(1, 'long', "a$n") },
+            '... and on the other node within a second');
+        cmp_ok banned(1, 'long', "a$n"), '<=', 100, '... not for longer';
+    }
+    note sprintf 'spread in %.3f s at most', max @seconds;
+
+    is banned(1, 'other', 'a1'), 0, 'not in another zone';
+    reject(19, 0, 'long', 'b');
+    reject(19, 1, 'long', 'b');
+    is banned(0, 'long', 'b') + banned(1, 'long', 'b'), 0,
+        'each node counts rejections for itself';
+
+    # Not a command for a request
+
+    my $before = $redis->calls;
+    my $start = now;
+    for my $n (1 .. 500) {
+        $nginx[$_]->get('/long?key=a1') for 0, 1;
+    }
+    my $seconds = now() - $start;
+    my $calls = $redis->calls - $before;
+    # three zones of two nodes, each once in 0.4 s
+    my $most = 6 * ($seconds / 0.4 + 1);
+    cmp_ok $calls, '<=', $most,
+        "1000 banned requests in $seconds s: $calls commands, none of them theirs";
+    sleep 2;
+    $calls = $redis->calls - $before - $calls;
+    cmp_ok $calls, '>=', 6 * 4, 'polls without traffic';
+    cmp_ok $calls, '<=', 6 * 6, '... and no more than those';
+
+    is $idle->connections, 0, 'zones without penalty= ask nothing';
+    end();
 }
-note sprintf 'spread in %.3f s at most', max @seconds;
-
-is banned(1, 'other', 'a1'), 0, 'not in another zone';
-reject(19, 0, 'long', 'b');
-reject(19, 1, 'long', 'b');
-is banned(0, 'long', 'b') + banned(1, 'long', 'b'), 0,
-    'each node counts rejections for itself';
-
-
-# Not a command for a request
-
-my $before = $redis->calls;
-my $start = now;
-for my $n (1 .. 500) {
-    $nginx[$_]->get('/long?key=a1') for 0, 1;
-}
-my $seconds = now() - $start;
-my $calls = $redis->calls - $before;
-# three zones of two nodes, each once in 0.4 s
-my $most = 6 * ($seconds / 0.4 + 1);
-cmp_ok $calls, '<=', $most,
-    "1000 banned requests in $seconds s: $calls commands, none of them theirs";
-sleep 2;
-$calls = $redis->calls - $before - $calls;
-cmp_ok $calls, '>=', 6 * 4, 'polls without traffic';
-cmp_ok $calls, '<=', 6 * 6, '... and no more than those';
-
-is $idle->connections, 0, 'zones without penalty= ask nothing';
-
 
 # Twice as long each time, whichever node rejects
-
-my $length = 1;
-for my $n (1 .. 4) {
-    my ($here, $there) = ($n % 2, 1 - $n % 2);
-    reject(3, $here, 'short', 'double');
-    is banned($here, 'short', 'double'), $length, "ban $n: $length s";
-    within(1, sub { banned($there, 'short', 'double') }, '... on both nodes');
-    my $left = $length;
-    ok wait_for(sub { !banned($here, 'short', 'double') }), '... ends';
-    within(0.2, sub { !banned($there, 'short', 'double') },
-        '... on both nodes at the same time');
-    $length *= 2;
+sub doubled() {
+    begin();
+    my $length = 1;
+    for my $n (1 .. 4) {
+        my ($here, $there) = ($n % 2, 1 - $n % 2);
+        reject(3, $here, 'short', 'double');
+        is banned($here, 'short', 'double'), $length, "ban $n: $length s";
+        within(1, sub { banned($there, 'short', 'double') }, '... on both nodes');
+        ok wait_for(sub { !banned($here, 'short', 'double') }), '... ends';
+        within(0.2, sub { !banned($there, 'short', 'double') },
+            '... on both nodes at the same time');
+        $length *= 2;
+    }
+    end();
 }
-
-
-# Lifted
 
 sub lift($node, $zone, $key) {
     return api_key($nginx[$node], $zone, $key, 'DELETE', '&what=ban')->{http};
 }
 
-is lift(1, 'long', 'a1'), 200, 'lifted on the other node';
-is banned(1, 'long', 'a1'), 0, '... there at once';
-within(1, sub { !banned(0, 'long', 'a1') }, '... on this one within a second');
-sleep 1;
-is banned(0, 'long', 'a1') + banned(1, 'long', 'a1'), 0, '... for good';
-cmp_ok banned(1, 'long', 'a2'), '>', 0, '... others are not';
-reject(20, 1, 'long', 'a1');
-within(1, sub { banned(0, 'long', 'a1') }, 'banned again');
+# Bans that are lifted, and a node that starts later
+sub lifted() {
+    begin();
+    for my $key (qw(a1 a2)) {
+        reject(20, 0, 'long', $key);
+        within(1, sub { banned(1, 'long', $key) }, "$key is banned");
+    }
+    reject(19, 0, 'long', 'b');
 
+    is lift(1, 'long', 'a1'), 200, 'lifted on the other node';
+    is banned(1, 'long', 'a1'), 0, '... there at once';
+    within(1, sub { !banned(0, 'long', 'a1') }, '... on this one within a second');
+    sleep 1;
+    is banned(0, 'long', 'a1') + banned(1, 'long', 'a1'), 0, '... for good';
+    cmp_ok banned(1, 'long', 'a2'), '>', 0, '... others are not';
+    reject(20, 1, 'long', 'a1');
+    within(1, sub { banned(0, 'long', 'a1') }, 'banned again');
 
-# A node that starts later
+    # A node that starts later
 
-$nginx[2]->serve;
-within(1, sub { banned(2, 'long', 'a2') }, 'a node that starts knows bans');
-is banned(2, 'long', 'b'), 0, '... and no others';
-reject(20, 2, 'long', 'c');
-within(1, sub { banned(0, 'long', 'c') && banned(1, 'long', 'c') },
-    '... and tells the others');
-$nginx[2]->crash;
-$nginx[2]->start($nginx[2]->template);
-within(1, sub { banned(2, 'long', 'c') }, 'a node that crashed knows them again');
-$nginx[2]->finish_one;
-
-
-# Many at once
+    $nginx[2]->serve;
+    within(1, sub { banned(2, 'long', 'a2') }, 'a node that starts knows bans');
+    is banned(2, 'long', 'b'), 0, '... and no others';
+    reject(20, 2, 'long', 'c');
+    within(1, sub { banned(0, 'long', 'c') && banned(1, 'long', 'c') },
+        '... and tells the others');
+    $nginx[2]->crash;
+    $nginx[2]->start($nginx[2]->template);
+    within(1, sub { banned(2, 'long', 'c') }, 'a node that crashed knows them again');
+    $nginx[2]->finish_one;
+    end();
+}
 
 sub rejected($node, @keys) {
     my $statuses = $nginx[$node]->load(connections => 32,
@@ -168,21 +185,23 @@ sub all_banned($node, @keys) {
     return @keys == grep { ($_ // '') eq 429 } @$statuses;
 }
 
-my @many = map { "many$_" } 1 .. 1000;
-is rejected(0, @many), 1000, '1000 bans';
-ok all_banned(0, @many), '... here';
-within(2, sub { banned(1, 'other', $many[-1]) && all_banned(1, @many) },
-    '... and on the other node within 2 seconds');
-
+sub many() {
+    begin();
+    my @many = map { "many$_" } 1 .. 1000;
+    is rejected(0, @many), 1000, '1000 bans';
+    ok all_banned(0, @many), '... here';
+    within(2, sub { banned(1, 'other', $many[-1]) && all_banned(1, @many) },
+        '... and on the other node within 2 seconds');
+    end();
+}
 
 # Redis is away while a ban begins
-
 sub while_away($name, $away, $back) {
     $away->();
     # These are rejected by the policy, "local".
     my $key = "away-" . $name =~ tr/ ,/-/r;
     is reject(20, 0, "long", $key), join(" ", (429) x 20), "$name: rejected";
-    $start = now;
+    my $start = now;
     cmp_ok banned(0, 'long', $key), '>', 0, "$name: banned here at once";
     cmp_ok now() - $start, '<', 0.3, '... which takes no time';
     sleep 3;
@@ -193,17 +212,36 @@ sub while_away($name, $away, $back) {
     note "$name: $took s";
 }
 
-while_away('SIGSTOP', sub { $redis->freeze }, sub { $redis->thaw });
-while_away('kill -9', sub { $redis->kill9 }, sub { $redis->start });
-for my $n (1 .. 5) {
-    while_away("SIGSTOP, $n", sub { $redis->freeze }, sub { $redis->thaw });
+sub frozen(@times) {
+    begin();
+    for my $n (@times) {
+        while_away("SIGSTOP, $n", sub { $redis->freeze }, sub { $redis->thaw });
+    }
+    end();
 }
 
-# It has come back empty: those that begin now are told, and so are those that
-# were told before.
-$nginx[2]->serve;
-within(1.5, sub { banned(2, 'long', 'a2') }, 'Redis is told again what it lost');
-$nginx[2]->finish_one;
+sub killed() {
+    begin();
+    reject(20, 0, 'long', 'before');
+    within(1, sub { banned(1, 'long', 'before') }, 'a ban');
+    while_away('kill -9', sub { $redis->kill9 }, sub { $redis->start });
 
-$nginx[1]->finish_one;
-$nginx[0]->finish;
+    # It has come back empty: those that begin now are told, and so are those that
+    # were told before.
+    $nginx[2]->serve;
+    within(1.5, sub { banned(2, 'long', 'before') }, 'Redis is told again what it lost');
+    $nginx[2]->finish_one;
+    end();
+}
+
+parallel(
+    spread     => \&spread,
+    doubled    => \&doubled,
+    lifted     => \&lifted,
+    many       => \&many,
+    killed     => \&killed,
+    'frozen 1' => sub { frozen(1, 2) },
+    'frozen 2' => sub { frozen(3, 4) },
+    'frozen 3' => sub { frozen(5, 6) },
+);
+done_testing;

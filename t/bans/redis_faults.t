@@ -50,13 +50,7 @@ sub asked($fake) {
 # A cluster of one node, which tells clients to come by way of the proxy. Its first
 # server is dead, and no request makes anybody look for another one.
 
-my $redis = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-    'cluster-port' => LimitSliding::Test::reserve_port()->{port},
-    'cluster-announce-ip' => '127.0.0.1' });
-my $fake = LimitSliding::FakeRedis->new($redis)->start;
-$redis->start('cluster-announce-port' => $fake->port);
-$redis->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
-wait_for(sub { $redis->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ });
+my ($redis, $fake) = LimitSliding::FakeRedis->cluster;
 
 my $dead = LimitSliding::Test::reserve_port();
 my $server = $fake->server;

@@ -7,12 +7,18 @@ use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::FakeRedis;
+use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
-my $redis = LimitSliding::Redis->new->start;
-my $fake = LimitSliding::FakeRedis->new($redis)->start;
-my @nginx = map { LimitSliding::Test->new } 0, 1;
+my $GROUPS = 5;           # of wrong answers, which take turns in a group
+
+my ($redis, @nginx);
+
+sub begin() {
+    $redis = LimitSliding::Redis->new->start;
+    @nginx = map { LimitSliding::Test->new } 0, 1;
+}
 
 # The limit of a key is never used up: a cost of 100 is rejected, whatever it has
 # left, and a cost of 0 passes, unless the key is banned.
@@ -54,103 +60,97 @@ sub polls($seconds) {
 }
 
 
-# a configuration that is tested asks for nothing
+sub life() {
+    begin();
 
-my ($exit, $output) = $nginx[0]->test_config(template(0, $redis->server));
-is $exit, 0, 'nginx -t' or diag $output;
-is $redis->connections, 0, '... connects to nothing';
+    # a configuration that is tested asks for nothing
 
+    my ($exit, $output) = $nginx[0]->test_config(template(0, $redis->server));
+    is $exit, 0, 'nginx -t' or diag $output;
+    is $redis->connections, 0, '... connects to nothing';
 
-# reloads
+    # reloads
 
-$nginx[$_]->start(template($_, $redis->server)) for 0, 1;
-spreads(0, 1, 'started', 'start');
+    $nginx[$_]->start(template($_, $redis->server)) for 0, 1;
+    spreads(0, 1, 'started', 'start');
 
-for my $n (1 .. 3) {
-    $nginx[$_]->reload for 0, 1;
-    ok is_banned($_, 'started'), "reload $n: node $_ keeps bans" for 0, 1;
-    spreads(0, 1, "reload$n", "reload $n");
-    spreads(1, 0, "back$n", "... and back");
-}
+    for my $n (1 .. 3) {
+        $nginx[$_]->reload for 0, 1;
+        ok is_banned($_, 'started'), "reload $n: node $_ keeps bans" for 0, 1;
+        spreads(0, 1, "reload$n", "reload $n");
+        spreads(1, 0, "back$n", "... and back");
+    }
 
-# two zones of two nodes, each once in 0.4 s
-my $polls = polls(2);
-cmp_ok $polls, '>=', 16, 'polls go on';
-cmp_ok $polls, '<=', 26, '... by one worker of a node';
+    # two zones of two nodes, each once in 0.4 s
+    my $polls = polls(2);
+    cmp_ok $polls, '>=', 16, 'polls go on';
+    cmp_ok $polls, '<=', 26, '... by one worker of a node';
 
-# an old worker that still has a request to answer asks for nothing
-my $slow = $nginx[0]->connect;
-print {$slow} "GET /free HTTP/1.1\r\n";
-$slow->flush;
-sleep 0.2;
-my %old = map { $_ => 1 } $nginx[0]->workers;
-$nginx[0]->hup;
-ok wait_for(sub { 2 == grep { !$old{$_} } $nginx[0]->workers }), 'a reload';
-cmp_ok polls(2), '<=', 26, '... one worker of all asks';
-print {$slow} "Host: a\r\nConnection: close\r\n\r\n";
-$slow->flush;
-is $nginx[0]->read_response($slow)->{status}, 200, '... the old one answers';
-my $start = now;
-ok wait_for(sub { !grep { $old{$_} } $nginx[0]->children }, 5),
-    '... and ends';
-cmp_ok now() - $start, '<', 1, '... at once';
+    # an old worker that still has a request to answer asks for nothing
+    my $slow = $nginx[0]->connect;
+    print {$slow} "GET /free HTTP/1.1\r\n";
+    $slow->flush;
+    sleep 0.2;
+    my %old = map { $_ => 1 } $nginx[0]->workers;
+    $nginx[0]->hup;
+    ok wait_for(sub { 2 == grep { !$old{$_} } $nginx[0]->workers }), 'a reload';
+    cmp_ok polls(2), '<=', 26, '... one worker of all asks';
+    print {$slow} "Host: a\r\nConnection: close\r\n\r\n";
+    $slow->flush;
+    is $nginx[0]->read_response($slow)->{status}, 200, '... the old one answers';
+    my $start = now;
+    ok wait_for(sub { !grep { $old{$_} } $nginx[0]->children }, 5),
+        '... and ends';
+    cmp_ok now() - $start, '<', 1, '... at once';
 
-# Redis hangs: that keeps no worker either
-$redis->freeze;
-ban(0, 'frozen');
-sleep 1;
-$start = now;
-$nginx[0]->reload;
-cmp_ok now() - $start, '<', 3, 'a reload while Redis hangs';
-ok is_banned(0, 'frozen'), '... keeps what began meanwhile';
-$redis->thaw;
-ok wait_for(sub { is_banned(1, 'frozen') }, 2),
-    '... and the new workers tell what the old ones could not';
+    # Redis hangs: that keeps no worker either
+    $redis->freeze;
+    ban(0, 'frozen');
+    sleep 1;
+    $start = now;
+    $nginx[0]->reload;
+    cmp_ok now() - $start, '<', 3, 'a reload while Redis hangs';
+    ok is_banned(0, 'frozen'), '... keeps what began meanwhile';
+    $redis->thaw;
+    ok wait_for(sub { is_banned(1, 'frozen') }, 2),
+        '... and the new workers tell what the old ones could not';
 
+    # deaths of workers: whichever asks, the other one goes on
 
-# deaths of workers: whichever asks, the other one goes on
+    for my $n (0, 1) {
+        my ($killed) = ($nginx[1]->workers)[$n];
+        $nginx[1]->kill_worker($killed);
+        spreads(0, 1, "killed$n", "worker $n killed");
+        wait_for(sub { $nginx[1]->workers == 2 });
+    }
 
-for my $n (0, 1) {
-    my ($killed) = ($nginx[1]->workers)[$n];
-    $nginx[1]->kill_worker($killed);
-    spreads(0, 1, "killed$n", "worker $n killed");
+    # one that has a ban to tell dies before it can
+    $redis->freeze;
+    ban(1, "dead$_") for 1 .. 8;
+    $nginx[1]->kill_worker($_) for $nginx[1]->workers;
     wait_for(sub { $nginx[1]->workers == 2 });
+    $redis->thaw;
+    ok wait_for(sub { 8 == grep { is_banned(0, "dead$_") } 1 .. 8 }, 2),
+        'bans of dead workers are told';
+
+    # penalty= comes and goes
+
+    $nginx[0]->reload(template(0, $redis->server, ''));
+    ok !is_banned(0, 'started'), 'without penalty= nobody is banned';
+    $nginx[1]->reload(template(1, $redis->server, ''));
+    sleep 1.2;                # for a probe of the breaker, which Redis's rest has opened
+    my $before = $redis->calls;
+    sleep 1.5;
+    is $redis->calls, $before, '... and nothing is asked for';
+    $nginx[$_]->reload(template($_, $redis->server)) for 0, 1;
+    spreads(0, 1, 'again', 'penalty= again');
+
+    $start = now;
+    $nginx[1]->finish_one;
+    $nginx[0]->finish_one;
+    cmp_ok now() - $start, '<', 5, 'NGINX stops in time';
 }
 
-# one that has a ban to tell dies before it can
-$redis->freeze;
-ban(1, "dead$_") for 1 .. 8;
-$nginx[1]->kill_worker($_) for $nginx[1]->workers;
-wait_for(sub { $nginx[1]->workers == 2 });
-$redis->thaw;
-ok wait_for(sub { 8 == grep { is_banned(0, "dead$_") } 1 .. 8 }, 2),
-    'bans of dead workers are told';
-
-
-# penalty= comes and goes
-
-$nginx[0]->reload(template(0, $redis->server, ''));
-ok !is_banned(0, 'started'), 'without penalty= nobody is banned';
-$nginx[1]->reload(template(1, $redis->server, ''));
-sleep 1.2;                # for a probe of the breaker, which Redis's rest has opened
-my $before = $redis->calls;
-sleep 1.5;
-is $redis->calls, $before, '... and nothing is asked for';
-$nginx[$_]->reload(template($_, $redis->server)) for 0, 1;
-spreads(0, 1, 'again', 'penalty= again');
-
-$start = now;
-$nginx[1]->finish_one;
-$nginx[0]->finish_one;
-cmp_ok now() - $start, '<', 5, 'NGINX stops in time';
-
-
-# A Redis that says what it should not: nothing crashes, waits or grows, and it
-# is not asked more often.
-
-@nginx = map { LimitSliding::Test->new } 0, 1;
-$nginx[$_]->start(template($_, $fake->server)) for 0, 1;
-spreads(0, 1, 'honest', 'through a proxy');
 
 sub numbers(@numbers) {
     return join '', '*' . @numbers . '\r\n', map { ":$_\\r\\n" } @numbers;
@@ -192,30 +192,47 @@ my %said = (
         map { ($_, $_, $year - 1) } 1 .. 1000) ],
 );
 
-for my $name (sort keys %said) {
-    my @workers = $nginx[1]->workers;
-    $fake->forget;
-    $fake->mode(@{ $said{$name} });
-    ban(1, "meanwhile-$name" =~ tr/ /-/r);
-    my @seconds;
-    for (1 .. 15) {
-        my $asked = now;
-        $nginx[1]->get('/free');
-        push @seconds, now() - $asked;
-        sleep 0.1;
-    }
-    my $commands = $fake->stats->{commands};
-    my $asked = ($commands->{EVAL} // 0) + ($commands->{EVALSHA} // 0);
-    cmp_ok max(@seconds), '<', 0.5, "$name: nobody waits";
-    # two zones of two nodes with two workers: 20 calls of each in 0.4 s
-    cmp_ok $asked, '<=', 8 * 20 * 5, '... asked no more often than it may be';
-    $fake->mode('pass');
-    is "@{[ $nginx[1]->workers ]}", "@workers", '... workers live';
-    ok wait_for(sub { is_banned(0, "meanwhile-$name" =~ tr/ /-/r) }, 3),
-        '... and what began meanwhile is told when it is over';
-}
-spreads(0, 1, 'honest-again', 'afterwards');
-ok !is_banned(1, 'never'), '... others are not banned';
+# A Redis that says what it should not: nothing crashes, waits or grows, and it
+# is not asked more often.
+sub wrong_answers(@names) {
+    begin();
+    my $fake = LimitSliding::FakeRedis->new($redis)->start;
+    $nginx[$_]->start(template($_, $fake->server)) for 0, 1;
+    spreads(0, 1, 'honest', 'through a proxy');
 
-$nginx[1]->finish_one;
-$nginx[0]->finish;
+    for my $name (@names) {
+        my @workers = $nginx[1]->workers;
+        $fake->forget;
+        $fake->mode(@{ $said{$name} });
+        ban(1, "meanwhile-$name" =~ tr/ /-/r);
+        my @seconds;
+        for (1 .. 15) {
+            my $asked = now;
+            $nginx[1]->get('/free');
+            push @seconds, now() - $asked;
+            sleep 0.1;
+        }
+        my $commands = $fake->stats->{commands};
+        my $asked = ($commands->{EVAL} // 0) + ($commands->{EVALSHA} // 0);
+        cmp_ok max(@seconds), '<', 0.5, "$name: nobody waits";
+        # two zones of two nodes with two workers: 20 calls of each in 0.4 s
+        cmp_ok $asked, '<=', 8 * 20 * 5, '... asked no more often than it may be';
+        $fake->mode('pass');
+        is "@{[ $nginx[1]->workers ]}", "@workers", '... workers live';
+        ok wait_for(sub { is_banned(0, "meanwhile-$name" =~ tr/ /-/r) }, 3),
+            '... and what began meanwhile is told when it is over';
+    }
+    spreads(0, 1, 'honest-again', 'afterwards');
+    ok !is_banned(1, 'never'), '... others are not banned';
+
+    $nginx[1]->finish_one;
+    $nginx[0]->finish_one;
+}
+
+my @names = sort keys %said;
+parallel(life => \&life, map {
+    my $group = $_;
+    my @of_it = @names[grep { $_ % $GROUPS == $group } 0 .. $#names];
+    ("wrong answers $group" => sub { wrong_answers(@of_it) });
+} 0 .. $GROUPS - 1);
+done_testing;

@@ -102,23 +102,7 @@ $_->kill9 for $cluster->alive;
 # Sentinels
 
 my $first = LimitSliding::Redis->new->start;
-my $second = LimitSliding::Redis->new->start(
-    replicaof => '127.0.0.1 ' . $first->port);
-wait_for(sub { $second->info->{master_link_status} eq 'up' });
-my @sentinels = map {
-    LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
-        'monitor mymaster 127.0.0.1 ' . $first->port . ' 2',
-        'down-after-milliseconds mymaster 1000',
-        'failover-timeout mymaster 3000',
-    ]);
-} 1 .. 3;
-ok wait_for(sub {
-    !grep {
-        my %state = @{ $_->command(qw(SENTINEL master mymaster)) };
-        $state{'num-other-sentinels'} < 2 || $state{'num-slaves'} < 1;
-    } @sentinels;
-}), 'sentinels know each other';
-
+my ($second, @sentinels) = $first->sentinels(1);
 serve('topology sentinel; sentinel_master mymaster; '
     . join ' ', map { 'server ' . $_->server . ';' } @sentinels);
 spreads('sentinels');

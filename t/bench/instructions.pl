@@ -51,6 +51,8 @@ my @OWN = (
       why => 'a ring of events takes more steps than a word' },
     { key => 'log-busy', name => 'log of 100', paced => \@DECISIONS,
       uses => 100, one => 1, why => 'all requests of a window are in it' },
+    { key => 'inflight', uses => 0,
+      why => 'it ends with the request, for which it cleans up' },
     { key => 'counter', name => 'counter, `draft x`',
       more => 'limit_sliding_headers draft x;',
       why => 'it writes five header fields' },

@@ -132,8 +132,7 @@ $nginx->finish_one;
 # sentinels
 
 my $redis = LimitSliding::Redis->new->start;
-my $sentinel = LimitSliding::Redis->new(sentinel => 1)->start(sentinel =>
-    'monitor mymaster 127.0.0.1 ' . $redis->port . ' 1');
+my $sentinel = $redis->sentinel;
 $nginx = start($sentinel->server,
     'topology sentinel; sentinel_master mymaster;');
 $redis->command('SET', name($_), "$_/1h") for 1 .. 30;

@@ -6,6 +6,7 @@ use v5.36;
 use Test::More;
 
 use LimitSliding::Faults;
+use LimitSliding::Parallel;
 use LimitSliding::Pulse;
 use LimitSliding::Redis;
 use LimitSliding::Test;
@@ -13,18 +14,16 @@ use LimitSliding::Test;
 # Until sentinels take a master for dead: not one that is slow for a moment.
 my $DOWN_AFTER = 2;
 
-my $first = LimitSliding::Redis->new->start;
-my $second = LimitSliding::Redis->new->start(
-    replicaof => '127.0.0.1 ' . $first->port);
-wait_for(sub { $second->info->{master_link_status} eq 'up' });
+my ($first, $second, @sentinels, $servers, $nginx);
 
-my @sentinels = map {
-    LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
-        'monitor mymaster 127.0.0.1 ' . $first->port . ' 2',
-        'down-after-milliseconds mymaster ' . 1000 * $DOWN_AFTER,
-        'failover-timeout mymaster 3000',
-    ]);
-} 1 .. 3;
+sub begin() {
+    $first = LimitSliding::Redis->new->start;
+    ($second, @sentinels) = $first->sentinels($DOWN_AFTER);
+    $servers = join '; server ', map { '127.0.0.1:' . $_->port } @sentinels;
+    $nginx = LimitSliding::Faults->new(server => $servers, timeout => 0.5,
+        block => 'topology sentinel; sentinel_master mymaster;');
+    ok defined $nginx->wait_healthy, 'Redis decides';
+}
 
 # The master's port, as they say
 sub master($sentinel = $sentinels[-1]) {
@@ -33,7 +32,6 @@ sub master($sentinel = $sentinels[-1]) {
 }
 
 # The one that decides, whatever they say
-my $nginx;
 sub master_redis() {
     $_->reconnect for $first, $second;
     my $decides;
@@ -45,27 +43,10 @@ sub master_redis() {
     return $decides;
 }
 
-sub state_of($sentinel) {
-    my %state = @{ $sentinel->command(qw(SENTINEL master mymaster)) };
-    return \%state;
-}
-
 # They have to know each other and the replica before they can fail over.
 sub wait_agreed() {
-    return wait_for(sub {
-        !grep {
-            my $state = state_of($_);
-            $state->{'num-other-sentinels'} < 2 || $state->{'num-slaves'} < 1
-                || $state->{flags} ne 'master';
-        } grep { $_->pid } @sentinels;
-    }, 30);
+    return LimitSliding::Redis::wait_watched(grep { $_->pid } @sentinels);
 }
-
-ok wait_agreed(), 'three sentinels watch a master and a replica';
-
-my $servers = join '; server ', map { '127.0.0.1:' . $_->port } @sentinels;
-$nginx = LimitSliding::Faults->new(server => $servers, timeout => 0.5,
-    block => 'topology sentinel; sentinel_master mymaster;');
 
 # Requests are decided by Redis again, this long after it had a master.
 sub recovered($name, $old, $within) {
@@ -79,83 +60,88 @@ sub recovered($name, $old, $within) {
     $nginx->exact("$name-exact");
 }
 
+sub moved() {
+    begin();
+    $nginx->exact('found');
+    cmp_ok $first->calls, '>', 0, '... the master';
+    is $second->calls, 0, '... not the replica';
 
-# found
+    # without one of the sentinels, whichever is asked
 
-ok defined $nginx->wait_healthy, 'found: Redis decides';
-$nginx->exact('found');
-cmp_ok $first->calls, '>', 0, '... the master';
-is $second->calls, 0, '... not the replica';
+    for my $sentinel (@sentinels) {
+        $sentinel->freeze;
+        $first->kill_clients;
+        ok defined $nginx->wait_healthy, 'a frozen sentinel: Redis decides';
+        $sentinel->thaw;
+    }
 
-
-# without one of the sentinels, whichever is asked
-
-for my $sentinel (@sentinels) {
-    $sentinel->freeze;
+    $sentinels[0]->stop;
     $first->kill_clients;
-    ok defined $nginx->wait_healthy, 'a frozen sentinel: Redis decides';
-    $sentinel->thaw;
+    ok defined $nginx->wait_healthy, 'a dead sentinel: Redis decides';
+    $sentinels[0]->start;
+    ok wait_agreed(), '... which is back';
+
+    # moved by an administrator
+
+    is $sentinels[1]->command(qw(SENTINEL FAILOVER mymaster)), 'OK', 'moved';
+    recovered('moved', $first->port, 5);
+
+    # The old one takes writes until sentinels have made it a replica.
+    my $until = now() + 3;
+    while (now() < $until) {
+        $nginx->get('/big?key=moved');
+        sleep 0.05;
+    }
+    $_->reconnect for $first, $second;     # which a failover closes
+    my @calls = map { $_->calls } $first, $second;
+    $nginx->get('/big?key=moved') for 1 .. 20;
+    is $first->calls, $calls[0], '... which the old one has no part in';
+    is $second->calls, $calls[1] + 20, '... but the new one has';
+    ok wait_agreed(), '... and all is well again';
+    $nginx->finish_one;
 }
 
-$sentinels[0]->stop;
-$first->kill_clients;
-ok defined $nginx->wait_healthy, 'a dead sentinel: Redis decides';
-$sentinels[0]->start;
-ok wait_agreed(), '... which is back';
-
-
-# moved by an administrator
-
-is $sentinels[1]->command(qw(SENTINEL FAILOVER mymaster)), 'OK', 'moved';
-recovered('moved', $first->port, 5);
-
-# The old one takes writes until sentinels have made it a replica.
-my $until = now() + 3;
-while (now() < $until) {
-    $nginx->get('/big?key=moved');
-    sleep 0.05;
+# The master dies; policies apply until there is another one.
+sub dead() {
+    begin();
+    my $dead = master_redis();
+    $dead->kill9;
+    my $answers = $nginx->rounds(1, 'dead');
+    is join(' ', map { $answers->{$_}[0]{status} } qw(local allow deny)),
+        '200 200 429', 'dead: policies apply';
+    is join(' ', map { $answers->{$_}[0]{source} } qw(local allow deny)),
+        'fallback fallback fallback', '... as they say';
+    recovered('dead', $dead->port, 4);
+    $dead->start;
+    ok wait_agreed(), '... and the dead one is its replica';
+    $nginx->finish_one;
 }
-$_->reconnect for $first, $second;     # which a failover closes
-my @calls = map { $_->calls } $first, $second;
-$nginx->get('/big?key=moved') for 1 .. 20;
-is $first->calls, $calls[0], '... which the old one has no part in';
-is $second->calls, $calls[1] + 20, '... but the new one has';
-ok wait_agreed(), '... and all is well again';
 
+# The old master wakes up, and nobody listens to it any more.
+sub frozen() {
+    begin();
+    my $frozen = master_redis();
+    $frozen->freeze;
+    recovered('frozen', $frozen->port, 4);
+    $frozen->thaw;
+    ok wait_agreed(), '... and awake again it is a replica';
+    $nginx->exact('awake');
 
-# the master dies; policies apply until there is another one
+    # no master of that name
 
-my $dead = master_redis();
-$dead->kill9;
-my $answers = $nginx->rounds(1, 'dead');
-is join(' ', map { $answers->{$_}[0]{status} } qw(local allow deny)),
-    '200 200 429', 'dead: policies apply';
-is join(' ', map { $answers->{$_}[0]{source} } qw(local allow deny)),
-    'fallback fallback fallback', '... as they say';
-recovered('dead', $dead->port, 4);
-$dead->start;
-ok wait_agreed(), '... and the dead one is its replica';
+    my $unknown = LimitSliding::Faults->new(server => $servers, timeout => 0.3,
+        block => 'topology sentinel; sentinel_master nobody;');
+    is join(' ', map { $_->{status} } @{ $unknown->rounds(2, 'x')->{allow} }),
+        '200 200', 'an unknown master: policies apply';
+    like $unknown->log, qr/redis "allow": sentinel knows no such master/,
+        '... and it is said why';
+    $unknown->finish_one;
+    $nginx->finish_one;
+}
 
-
-# frozen: the old master wakes up, and nobody listens to it any more
-
-my $frozen = master_redis();
-$frozen->freeze;
-recovered('frozen', $frozen->port, 4);
-$frozen->thaw;
-ok wait_agreed(), '... and awake again it is a replica';
-$nginx->exact('awake');
-
-
-# no master of that name
-
-my $unknown = LimitSliding::Faults->new(server => $servers, timeout => 0.3,
-    block => 'topology sentinel; sentinel_master nobody;');
-is join(' ', map { $_->{status} } @{ $unknown->rounds(2, 'x')->{allow} }),
-    '200 200', 'an unknown master: policies apply';
-like $unknown->log, qr/redis "allow": sentinel knows no such master/,
-    '... and it is said why';
-$unknown->finish_one;
-
-
-$nginx->finish;
+parallel(
+    moved  => \&moved,
+    dead   => \&dead,
+    frozen => \&frozen,
+);
+done_testing;

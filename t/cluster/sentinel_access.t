@@ -12,17 +12,6 @@ use LimitSliding::Test;
 
 my $master = LimitSliding::Redis->new->start;
 
-# A sentinel that is enough by itself; its directives begin with `sentinel`.
-# `auth` is the master's password.
-sub sentinel($redis, $port, %opt) {
-    my $config = delete $opt{config} // {};
-    my $auth = delete $opt{auth};
-    return LimitSliding::Redis->new(sentinel => 1, %opt)->start(%$config,
-        sentinel => [ "monitor mymaster 127.0.0.1 $port 1",
-            'down-after-milliseconds mymaster 60000',
-            $auth ? "auth-pass mymaster $auth" : () ]);
-}
-
 my ($rules) = content('docs/redis.md')
     =~ /ACL SETUSER (finder on >\S+ [^`]*?)\n\n/;
 ok $rules, 'the documentation says what a user of sentinels needs'
@@ -32,11 +21,11 @@ $rules =~ s/\s+/ /g;
 
 my %with_password = (password => 'sentinel-word',
     config => { requirepass => 'sentinel-word' });
-my @guarded = map { sentinel($master, $master->port, %with_password) } 1, 2;
-my $acl = sentinel($master, $master->port,
+my @guarded = map { $master->sentinel(%with_password) } 1, 2;
+my $acl = $master->sentinel(
     password => 'sentinel-word',
     config => { requirepass => 'sentinel-word', user => $rules });
-my $open = sentinel($master, $master->port);
+my $open = $master->sentinel;
 
 # A master with a password, by a sentinel with another one; and one that has the
 # password of its sentinel.
@@ -45,9 +34,7 @@ my %masters = map {
         config => { requirepass => $_ })->start)
 } qw(master-word sentinel-word);
 my %sentinels = map {
-    ($_ => sentinel($masters{$_}, $masters{$_}->port, %with_password,
-        config => { requirepass => 'sentinel-word' },
-        auth => $_))
+    ($_ => $masters{$_}->sentinel(%with_password, monitor => [ "auth-pass mymaster $_" ]))
 } keys %masters;
 
 my $dir = tempdir(CLEANUP => 1);
@@ -165,7 +152,7 @@ $nginx->finish_one;
 
 # A password that is wrong at one sentinel only: the next one is asked.
 
-my $other = sentinel($master, $master->port, password => 'other-word',
+my $other = $master->sentinel(password => 'other-word',
     config => { requirepass => 'other-word' });
 my %next = (next => [ join('; server ', map { $_->server } $other, $acl),
     'sentinel_password sentinel-word;' ]);
@@ -183,7 +170,7 @@ SKIP: {
     my $tls = LimitSliding::Redis::certificates($dir);
     my $secure = LimitSliding::Redis->new(tls => $tls,
         config => { 'tls-replication' => 'yes' })->start;
-    my $sentinel = sentinel($secure, $secure->tls_port, tls => $tls,
+    my $sentinel = $secure->sentinel(tls => $tls,
         password => 'sentinel-word', config => {
             requirepass => 'sentinel-word', 'tls-replication' => 'yes' });
 

@@ -115,6 +115,32 @@ is_wrong(@$_) for (
 );
 
 
+# requests in flight
+
+my $flight = "$zone zone=one:1m inflight=5";
+is_wrong(@$_) for (
+    [ http => "$zone zone=one:1m inflight=;",    'inflight=' ],
+    [ http => "$zone zone=one:1m inflight=0;",   'inflight=0', qr/between 1 and 4194302/ ],
+    [ http => "$zone zone=one:1m inflight=-1;",  'inflight=-1' ],
+    [ http => "$zone zone=one:1m inflight=4194303;", 'inflight=4194303' ],
+    [ http => "$zone zone=one:1m inflight=5r/s;", 'inflight=5r/s' ],
+    (map { [ http => "$flight $_;", $_, qr/cannot be with "inflight="/ ] }
+        qw(rate=1r/s window=1m algorithm=counter algorithm=fixed calendar=utc precision=2
+            strict burst=5 delay=1 nodelay count_rejected penalty=1m penalty_after=2
+            penalty_max=1h lease=auto sync=100ms)),
+    [ http => "$flight on_error=deny;", 'on_error=deny', qr/needs the "redis=" parameter/ ],
+    (map { [ http => "$flight;\nlimit_sliding zone=one $_;", $_, qr/zone "one" of "inflight="/ ] }
+        qw(rate=1r/s rate=$arg_rate)),
+    (map { [ http => "$flight;\nlimit_sliding zone=one $_;", s/=.*/=/r,
+        qr/zone "one" of "inflight="/ ] } qw(settle=$arg_cost count_status=401)),
+    (map { [ http => "limit_sliding zone=known $_;", $_, qr/zone "known" of "rate="/ ] }
+        qw(inflight=5 inflight=$arg_n)),
+    [ http => "limit_sliding zone=known rate=1r/s inflight=5;", 'rate=1r/s', qr/with "inflight=5"/ ],
+    [ http => "$flight;\nlimit_sliding zone=one inflight=0;", 'inflight=0' ],
+    [ http => "$zone zone=one:16k inflight=5;",  'zone=one:16k' ],
+);
+
+
 # a window of the rate
 
 is_wrong(@$_) for (
@@ -490,6 +516,12 @@ is_right(@$_) for (
         server => 'limit_sliding zone=late;',
         http => "$zone zone=early:1m rate=1r/s; limit_sliding zone=late;"
             . " $zone zone=late:1m rate=1r/s;" ],
+    (map { [ "requests in flight: $_", http => "$zone zone=one:32k $_;"
+        . ' limit_sliding zone=one cost=2 after_auth dry_run;' ] }
+        'inflight=1', 'inflight=4194302', 'inflight=$arg_n',
+        'inflight=5 full=deny top=off limits_max=5'),
+    [ 'requests in flight at a place', http => "$zone zone=one:1m inflight=5;"
+        . ' limit_sliding zone=one inflight=$arg_n; limit_sliding zone=known;' ],
     [ 'smallest zone', http => "$zone zone=one:32k rate=1r/s;" ],
     [ 'bytes', http => "$zone zone=one:100000 rate=1r/s;" ],
     [ 'large zone', http => "$zone zone=one:64m rate=1r/s;" ],

@@ -8,6 +8,7 @@ use Test::More;
 
 use LimitSliding::Api qw(key_path read_key);
 use LimitSliding::Test;
+use LimitSliding::Upgrade;
 
 my $nginx = LimitSliding::Test->new(worker_processes => 1);
 my $dir = $nginx->dir;
@@ -70,31 +71,13 @@ is scalar $nginx->log_lines(qr/starts empty/), 1, 'a zone that limit_req had: no
 ok $nginx->stop, 'stopped';
 
 
-# An upgrade on the fly. NGINX ignores that signal where its parent started it
-# in the foreground, so this one is a daemon.
+# An upgrade on the fly
 
 my $kept = 'limit_sliding_zone $arg_key zone=kept:1m rate=2r/h limits=kept;';
 my $api = 'location /limits { limit_sliding_api write=on; }';
-$nginx->write_file('nginx.conf', config('a.so') =~ s/^daemon off;$//mr
-    =~ s/(server \{)/$kept $1 $api/r);
-my $binary = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
-is system($binary, '-p', "$dir/", '-c', "$dir/nginx.conf"), 0, 'a daemon';
-
-sub pid($name) {
-    open my $file, '<', "$dir/$name" or return;
-    return (<$file> // '') =~ /^(\d+)$/ ? $1 : undef;
-}
-END {
-    local $?;
-    kill 'TERM', grep { defined } map { pid($_) } qw(nginx.pid nginx.pid.oldbin);
-}
-
-# The master of the worker that has answered.
-sub master($response = $nginx->get('/?key=other')) {
-    my $pid = header($response, 'X-Worker');
-    open my $stat, '<', "/proc/$pid/stat" or return 0;
-    return (split ' ', <$stat> =~ s/.*\)//r)[1];
-}
+my $upgrade = LimitSliding::Upgrade->new($nginx, config('a.so') =~ s/(server \{)/$kept $1 $api/r,
+    '/?key=other');
+my $old = $upgrade->pid;
 
 # Orders limits of new keys until a worker of the master has carried one out, which the
 # other one did not; returns that key.
@@ -102,7 +85,7 @@ my $ordered = 0;
 sub order_by($master) {
     for (1 .. 1000) {
         my $r = $nginx->get(key_path('kept', 'k' . ++$ordered, '&rate=7'), method => 'PUT');
-        return "k$ordered" if $r->{status} == 200 && master($r) == $master;
+        return "k$ordered" if $r->{status} == 200 && $upgrade->master($r) == $master;
     }
     return 'none';
 }
@@ -111,18 +94,14 @@ sub order_by($master) {
 sub limit_by($master, $key) {
     for (1 .. 1000) {
         my $r = $nginx->get(key_path('kept', $key));
-        return read_key($r)->{limit} if master($r) == $master;
+        return read_key($r)->{limit} if $upgrade->master($r) == $master;
     }
     return 'none';
 }
 
-my $old = wait_for(sub { pid('nginx.pid') });
 is $nginx->statuses(3, '/?key=a'), '200 200 429', 'at first';
 
-kill 'USR2', $old;
-my $new = wait_for(sub {
-    my $pid = pid('nginx.pid');
-    pid('nginx.pid.oldbin') && $pid && $pid != $old && $pid });
+my $new = $upgrade->begin;
 ok $new, 'a new binary' or die $nginx->log;
 for ([$old, $new, 'old'], [$new, $old, 'new']) {
     my ($by, $other, $name) = @$_;
@@ -130,16 +109,16 @@ for ([$old, $new, 'old'], [$new, $old, 'new']) {
     is limit_by($by, $key), 7, "an order that the $name binary carries out";
     ok wait_for(sub { limit_by($other, $key) == 7 }), '... is in force in the other one';
 }
-wait_for(sub { kill 'WINCH', $old; sleep 0.05; master() == $new });
+$upgrade->hand_over($old, $new);
 is $nginx->statuses(3, '/?key=a'), '200 200 429', '... starts empty';
 
 # Back again: the old master has kept its memory.
 kill 'HUP', $old;
-wait_for(sub { kill 'WINCH', $new; sleep 0.05; master() == $old });
+$upgrade->hand_over($new, $old);
 is $nginx->statuses(1, '/?key=a'), '429', 'the old one has its counts';
 kill 'QUIT', $new;
-ok wait_for(sub { !pid('nginx.pid.oldbin') }), 'the new one is gone';
+ok $upgrade->wait_gone('nginx.pid.oldbin'), 'the new one is gone';
 kill 'QUIT', $old;
-ok wait_for(sub { !pid('nginx.pid') }), 'and so is the old one';
+ok $upgrade->wait_gone('nginx.pid'), 'and so is the old one';
 
 $nginx->finish;

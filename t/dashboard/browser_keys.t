@@ -27,6 +27,7 @@ http {
     limit_sliding_zone $http_key zone=bans:1m rate=1r/d penalty=10m penalty_after=2;
     limit_sliding_zone $remote_addr zone=address:1m rate=1r/d;
     limit_sliding_zone $limit_sliding_client zone=client:1m rate=1r/d;
+    limit_sliding_zone $http_key zone=running:1m inflight=2;
     limit_sliding_log_level off;
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -34,6 +35,7 @@ http {
         location /bans    { limit_sliding zone=bans; empty_gif; }
         location /address { limit_sliding zone=address; empty_gif; }
         location /client  { limit_sliding zone=client; empty_gif; }
+        location /running { limit_sliding zone=running; empty_gif; }
         location /limits  { limit_sliding_api write=on; }
         location /read    { limit_sliding_api; }
     }
@@ -57,8 +59,10 @@ sub traffic($n, $place, $key) {
 
 sub live($place) {
     $browser->visit("$url/$place/dashboard");
-    return wait_for(sub { $browser->run('return document.querySelectorAll("section").length')
-        == 5 });
+    return wait_for(sub { $browser->run(<<'JS') == 6 });
+        cards.forEach((card, id) => openCard(id));
+        return document.querySelectorAll("section").length;
+JS
 }
 
 # Presses Tab until a button or a field has this text. Returns whether it was
@@ -134,6 +138,20 @@ $browser->press('Enter', split(//, 'who'), 'Enter');
 says(qr/"key".*address.*who/, '... no address');
 $browser->press('Escape');
 
+ok tab_to('Look up a key', 'Zone running'), 'requests in flight';
+$browser->press('Enter', 'a', 'Enter');
+says(qr/^used\s+0\n.*^limit\s+2$/ms, '... the limit of the zone');
+unlike dialog(), qr/Forget/, '... which cannot be forgotten';
+ok tab_to('Limit'), '... a limit';
+$browser->press('9', 'Enter');
+says(qr/^limit\s+9\n.*^own limit\s+yes, without end\n.*The limit is set\./ms, '... set');
+ok tab_to('Remove its limit'), '... remove it';
+$browser->press('Enter');
+says(qr/^own limit\s+no\n.*The limit is removed\./ms, '... done');
+$browser->press('Escape');
+unlike $browser->run('return document.body.innerText'), qr/window 0|NaN|null|undefined/,
+    '... and a card without a window';
+
 ok tab_to('Look up a key', 'Zone short'), 'a short window';
 $browser->press('Enter', 'a', 'Enter');
 says(qr/^window\s+1,005 ms$/m, '... in milliseconds');
@@ -190,7 +208,7 @@ $browser->press(' ');
 ok wait_for(sub { page() !~ /\Q$SECRET/ }), '... and no longer';
 
 traffic(3, $_, 'x') for '/address', '/client';
-ok wait_for(sub { (() = page() =~ />127\.0\.0\.1</g) == 2 }), 'addresses are no secrets';
+ok wait_for(sub { (() = page() =~ />127\.0\.0\.1</g) == 4 }), 'addresses are no secrets';
 
 
 # ---- without write=on ----

@@ -95,7 +95,7 @@ is_deeply \%policy, {
 }, 'the policy has the hashes of style and script, and nothing else';
 
 unlike $html, qr/[^\n -~]/, 'ASCII';
-cmp_ok length $html, '<', 36 * 1024, 'small';
+cmp_ok length $html, '<', 48 * 1024, 'small';
 unlike $html =~ s{//[ -].*|http://www\.w3\.org/2000/svg}{}gr, qr{//|url\(},
     'nothing from elsewhere';
 unlike $html, qr/ (?:on[a-z]+|style)=/, 'no script or style in attributes';

@@ -5,7 +5,8 @@
 #
 # Usage: live.pl --nginx FILE [--module FILE] [--draw DIRECTORY]
 # Without a module the NGINX is taken to have it linked in. With --draw it
-# draws the dashboard after two minutes, light and dark, and ends.
+# draws the dashboard after ten minutes, and again after Redis has been away for
+# half a minute, light and dark each, and ends.
 
 use strict;
 use warnings;
@@ -16,9 +17,10 @@ use IO::Socket::INET;
 use Time::HiRes qw(sleep time);
 
 use lib $FindBin::Bin;
-use Demo qw(free_port run);
+use Demo qw(free_port run stop);
 
-my $SECONDS = 120;        # until it draws
+my $SECONDS = 600;        # until it draws
+my $OUTAGE  = 36;         # seconds without Redis until it draws again
 my $TICK    = 0.05;       # seconds between two looks at what is to be sent
 my $OPEN    = 500;        # connections whose answers may be on their way
 my $WIDTH   = 1100;       # of the picture
@@ -38,7 +40,7 @@ my $redis = free_port();
 my $nginx = Demo->new(%option, values => { REDIS => $redis },
     conf => "$FindBin::Bin/live.conf");
 my $dir = $nginx->dir;
-run($redis, "$dir/logs/redis", 'redis-server', '--port', $redis,
+my $server = run($redis, "$dir/logs/redis", 'redis-server', '--port', $redis,
     '--bind', '127.0.0.1', '--save', '', '--dir', "$dir/logs");
 $nginx->start;
 
@@ -73,13 +75,11 @@ sub traffic {
     ask('/', '203.0.113.' . (7 + int rand 3)) if chance(6 + 2 * $wave);
     ask('/partners', '192.0.2.1', 'acme-key-' . int rand 6) if chance(8 * $wave);
     if ($time % 90 > 50 && $time % 90 < 85) {
-        for (1, 2) {
-            ask('/', '192.0.2.66');
-            ask('/partners', '192.0.2.1', 'batch-import-key');
-        }
+        ask('/', '192.0.2.66') if chance(5);
+        ask('/partners', '192.0.2.1', 'batch-import-key') if chance(18);
     }
     ask('/login', '192.0.2.' . int rand 250) if chance(4);
-    ask('/login', '203.0.113.9') if chance(3 + 2 * $wave);
+    ask('/login', '203.0.113.9') if chance(2 + $wave / 2);
 }
 
 my $start = time;
@@ -109,14 +109,26 @@ my $browser = LimitSliding::Browser->new;
 $browser->resize($WIDTH, 800);
 $browser->visit($url);
 run_for($SECONDS);
-$browser->resize($WIDTH,
-    $browser->run('return document.documentElement.offsetHeight'));
 
-for (['light', 'dashboard.png'], ['dark', 'dashboard-dark.png']) {
-    my ($scheme, $name) = @$_;
-    $browser->scheme($scheme);
-    open my $file, '>:raw', "$option{draw}/$name" or die "$name: $!\n";
-    print $file $browser->screenshot;
-    close $file or die "$name: $!\n";
+# Draws the whole page, light and dark.
+sub draw {
+    my ($name) = @_;
+    $browser->resize($WIDTH,
+        $browser->run('return document.documentElement.offsetHeight'));
+    for (['light', ''], ['dark', '-dark']) {
+        my ($scheme, $end) = @$_;
+        $browser->scheme($scheme);
+        my $path = "$option{draw}/$name$end.png";
+        open my $file, '>:raw', $path or die "$path: $!\n";
+        print $file $browser->screenshot;
+        close $file or die "$path: $!\n";
+    }
 }
+
+$browser->run('openCard("Zone api")');
+draw('dashboard');
+stop($server);
+$browser->run('toggleCard("Zone api"); openCard("Zone partners")');
+run_for($OUTAGE);
+draw('dashboard-outage');
 $browser->quit;

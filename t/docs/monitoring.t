@@ -37,12 +37,14 @@ http {
     limit_sliding_zone \$arg_key zone=far:1m rate=2r/h redis=shared;
     limit_sliding_zone \$arg_key zone=queue:1m rate=1000r/s burst=9
         algorithm=leaky_bucket;
+    limit_sliding_zone \$arg_key zone=running:1m inflight=5;
     server {
         listen 127.0.0.1:%%PORT%%;
         $access
         location /one { limit_sliding zone=one; empty_gif; }
         location /far { limit_sliding zone=far; empty_gif; }
         location /queue { limit_sliding zone=queue; empty_gif; }
+        location /running { limit_sliding zone=running; empty_gif; }
         location /limits { access_log off; limit_sliding_api; }
     }
 }
@@ -115,13 +117,13 @@ is_deeply [ named($same) ], [ sort keys %described ],
 # Objects of the JSON, [label of their metrics, name, object].
 my @objects = map { my ($label, $all) = @$_; map { [ $label, $_, $all->{$_} ] } sort keys %$all }
     [ zone => $json{zones} ], [ redis => $json{redis} ];
-is @objects, 4, 'docs/api.md: three zones and a Redis';
+is @objects, 5, 'docs/api.md: four zones and a Redis';
 
 my $tables = join ' ', $fields =~ /^\| (`.*?) \|/mg;
 is_deeply [ grep { $tables !~ /`$_[`.]/ } map { sort keys %{ $_->[2] } } @objects ], [],
     '... each field is in a table';
 
-my %SETTINGS = map { $_ => 1 } qw(burst timeout_ms window_ms);
+my %SETTINGS = map { $_ => 1 } qw(burst inflight timeout_ms window_ms);
 is_deeply [ grep { !$SETTINGS{$_} && $same !~ /`$_`/ } map { my $object = $_->[2];
     grep { !ref $object->{$_} && ($object->{$_} // '') =~ /^\d+$/ } sort keys %$object }
     @objects ], [], '... each number has a metric';
@@ -129,7 +131,8 @@ is_deeply [ grep { !$SETTINGS{$_} && $same !~ /`$_`/ } map { my $object = $_->[2
 # Where the table names a field, the metric has its value.
 my @same = ($same =~ /^\| `(\w+)` \| `(\w+)` \| `([\w.]+)`/mg,
     map { ("requests_total.$_", 'zone', $_) } ($same =~ /`status`: (.*?) \|/)[0] =~ /\w+/g);
-my ($on_page) = $nginx->get('/limits/dashboard')->{body} =~ /^const RARE = (.*?RARE\];)/ms;
+my $on_page = join ' ', $nginx->get('/limits/dashboard')->{body}
+    =~ /^const (?:CHARTED|RARE) = (.*?);/msg;
 my ($compared, @wrong, @missing) = (0);
 while (my ($metric, $label, $field) = splice @same, 0, 3) {
     my ($name, $status) = split /[.]/, $metric;
@@ -137,6 +140,7 @@ while (my ($metric, $label, $field) = splice @same, 0, 3) {
     for my $object (grep { $_->[0] eq $label } @objects) {
         my $value = $object->[2];
         next if $field =~ /^ban/ && !$value->{penalty};
+        next if $field =~ /^(?:held|in_flight|longest)/ && !defined $value->{inflight};
         $value = $value->{$_} for split /[.]/, $field;
         my $labels = qq($label="$object->[1]") . ($status ? qq(,status="$status") : '');
         push @wrong, "$field of $object->[1]" if $metrics !~ /$name\{$labels\} $value$/m;

@@ -57,7 +57,8 @@ data: [DONE]
 
 STREAM
 $backend->write_file('html/v1/cut', qq(data: {"choices":[{"delta":{}}],"usage":null}\n\n));
-$backend->write_file('html/v1/long', 'data: {"usage":null}' . "\n" x 8_000_000);
+# What the sockets hold of it is charged too. Two of these fit a budget.
+$backend->write_file('html/v1/long', 'data: {"usage":null}' . "\n" x 1_500_000);
 $backend->start(<<'CONF');
 %%GLOBALS%%
 http {
@@ -84,6 +85,7 @@ http {
         }
         location /account/login { if ($login = failed) { return 401; } return 200 form; }
         location /page { return 200 page; }
+        location /reports/ { limit_rate 1k; alias html/v1/; }
         location = /auth {
             if ($user = "") { return 401; }
             add_header X-User $organization-$user;
@@ -280,6 +282,14 @@ like header(ask('/page', 'Authorization: Bearer c'), 'RateLimit'),
 # Changed here: where the provider is, that it speaks in plain text, and the limit. Requests
 # begin with either of its servers in turn, and the first does not answer.
 my $dead = LimitSliding::Test::reserve_port();
+recipe(qr/zone=running/);
+my @reports = map { $nginx->send_request('/reports/long') } 1 .. 3;
+ok wait_for(sub { ask('/reports/')->{status} == 429 }), 'at once: three';
+close shift @reports;
+ok wait_for(sub { ask('/reports/')->{status} != 429 }), 'at once: one ended';
+undef @reports;
+
+
 recipe(qr/upstream provider/, '', '192.0.2.10:443' => "127.0.0.1:$dead->{port}",
     '192.0.2.11:443' => '127.0.0.1:' . $backend->port . ' max_fails=0', 'https://' => 'http://',
     '=600r/m' => '=30/1h', 'settle=$attempts;' => 'settle=$attempts; limit_sliding_headers x;');

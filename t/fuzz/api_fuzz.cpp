@@ -65,7 +65,7 @@ string encoded(string_view text) {
 void read_all(ngx_http_request_t *r, const ZoneConf &zone) {
     ngx_str_t key;
     if (is_taken(read_key_arg(r, zone, &key))) {
-        CHECK(key.len != 0 && key.len <= LimitLine::kKeyMax);
+        CHECK(key.len != 0 && key.len <= OverrideLine::kKeyMax);
         if (zone.keys != KeyKind::kTexts && view(key).rfind("unix:", 0) != 0) {
             CHECK(key.len == 4 || key.len == 16);
         }
@@ -77,9 +77,10 @@ void read_all(ngx_http_request_t *r, const ZoneConf &zone) {
         CHECK(rate.ttl_s >= 0 && rate.ttl_s <= 10 * 365 * 86400);
     }
 
-    int64_t cost = 0;
-    if (is_taken(read_cost_arg(r, &cost))) {
-        CHECK(cost != 0 && std::abs(cost) <= static_cast<int64_t>(kSettledMax));
+    ChargeArgs charge = {};
+    if (is_taken(read_charge_args(r, &charge))) {
+        CHECK(charge.cost != 0 && std::abs(charge.cost) <= static_cast<int64_t>(kSettledMax));
+        CHECK(charge.cost > 0 || !charge.takes);
     }
 
     bool is_ban = false;

@@ -21,7 +21,7 @@ NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_buf core/ng
     core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
 NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
     event/modules event/quic os/unix http http/modules http/v2 http/v3)
-FUZZ_CXX   = -std=c++17 -fno-rtti -g -Wall -Isrc -It/unit -It/torture -It/fuzz \
+FUZZ_CXX   = -std=c++17 -fno-rtti -g1 -Wall -Isrc -It/unit -It/torture -It/fuzz \
     -MMD -MP -ffunction-sections -fdata-sections -w
 
 fuzz_FLAGS   = -O1 -fsanitize=fuzzer-no-link,address,undefined \
@@ -71,7 +71,7 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
 
 $(BUILD)/$(1)/ngx/%.o: | $(NGINX_SOURCE) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
-	@$$($(1)_TOOLS) -g -w $(NGX_INCS) -ffunction-sections -fdata-sections \
+	@$$($(1)_TOOLS) -g1 -w $(NGX_INCS) -ffunction-sections -fdata-sections \
 	    $$(filter-out -fno-sanitize-recover=all,$$($(1)_FLAGS)) -fno-sanitize=undefined \
 	    -c -o $$@ $(BUILD)/nginx-source/src/$$*.c
 

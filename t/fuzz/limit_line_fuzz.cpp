@@ -56,7 +56,7 @@ bool naive_key(const string &word, string *key) {
         i += 2;
     }
 
-    return key->size() <= LimitLine::kKeyMax;
+    return key->size() <= OverrideLine::kKeyMax;
 }
 
 bool naive_time(const string &word, uint64_t *s) {
@@ -92,39 +92,39 @@ bool naive_time(const string &word, uint64_t *s) {
 }
 
 /* What a line says, by a slow reading. */
-LimitLine::Kind naive(string_view text, const Policy &policy, uint64_t limit_max, string *key,
-                      LimitLine *line) {
+OverrideLine::Kind naive(string_view text, const Policy &policy, uint64_t limit_max, string *key,
+                         OverrideLine *line) {
     if (!text.empty() && text.back() == '\r') { text.remove_suffix(1); }
 
     const std::vector<string> words = words_of(text);
     line->until_s = kNoEnd;
     line->own = {kLimitUnset, {}};
-    if (is_comment(words, 0)) { return LimitLine::Kind::kNone; }
+    if (is_comment(words, 0)) { return OverrideLine::Kind::kNone; }
 
     if (!naive_key(words[0], key) || is_comment(words, 1)
         || (words[1] != "default" && !line->own.parse(words[1], policy, limit_max))) {
-        return LimitLine::Kind::kWrong;
+        return OverrideLine::Kind::kWrong;
     }
 
-    if (is_comment(words, 2)) { return LimitLine::Kind::kLimit; }
+    if (is_comment(words, 2)) { return OverrideLine::Kind::kLimit; }
 
     return words[2].rfind("until=", 0) == 0 && naive_time(words[2].substr(6), &line->until_s)
                    && line->until_s < UINT32_MAX && is_comment(words, 3)
-               ? LimitLine::Kind::kLimit
-               : LimitLine::Kind::kWrong;
+               ? OverrideLine::Kind::kLimit
+               : OverrideLine::Kind::kWrong;
 }
 
 void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
     string key;
-    LimitLine expected;
+    OverrideLine expected;
     const auto kind = naive(text, policy, limit_max, &key, &expected);
 
     std::vector<char> bytes(text.begin(), text.end());
-    LimitLine line;
+    OverrideLine line;
     CHECK(line.parse(bytes.data(), bytes.size(), policy, limit_max) == kind);
-    if (kind == LimitLine::Kind::kWrong) { CHECK(strlen(line.error) != 0); }
+    if (kind == OverrideLine::Kind::kWrong) { CHECK(strlen(line.error) != 0); }
 
-    if (kind != LimitLine::Kind::kLimit) { return; }
+    if (kind != OverrideLine::Kind::kLimit) { return; }
 
     CHECK(line.key == key && line.own == expected.own && line.until_s == expected.until_s);
 
@@ -132,8 +132,8 @@ void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
     const size_t size = line.write(written.data());
     CHECK(size <= line.size_max() && written[0] == ' ' && written[size - 1] == '\n');
 
-    LimitLine again;
-    CHECK(again.parse(written.data(), size - 1, policy, limit_max) == LimitLine::Kind::kLimit);
+    OverrideLine again;
+    CHECK(again.parse(written.data(), size - 1, policy, limit_max) == OverrideLine::Kind::kLimit);
     CHECK(again.key == key && again.own == line.own);
     CHECK(again.until_s == (line.own.is_set() ? line.until_s : kNoEnd));
 }
@@ -143,7 +143,7 @@ void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
 string expanded(string_view input) {
     string text;
     fuzz::Input runs(reinterpret_cast<const uint8_t *>(input.data()), input.size());
-    while (!runs.empty() && text.size() < 3 * LinesReader::kBufferBytes) {
+    while (!runs.empty() && text.size() < 3 * LineReader::kBufferBytes) {
         const auto c = static_cast<char>(runs.byte());
         text.append(c == '\x01' ? size_t{1} << runs.below(20) : 1, c == '\x01' ? '0' : c);
     }
@@ -154,11 +154,11 @@ string expanded(string_view input) {
 /* Reads the bytes from .. to - 1 of a file, and compares what the reader says of each. */
 void check_file(const string &text, uint64_t from, uint64_t to) {
     static const int fd = memfd_create("lines", 0);
-    static std::vector<char> buffer(LinesReader::kBufferBytes);
+    static std::vector<char> buffer(LineReader::kBufferBytes);
     CHECK(ftruncate(fd, 0) == 0);
     CHECK(pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
 
-    LinesReader lines(fd, buffer.data(), from, to);
+    LineReader lines(fd, buffer.data(), from, to);
     uint64_t number = 0;
     const string_view all = string_view(text).substr(from, to - from);
     for (size_t at = 0; at < all.size();) {
@@ -167,7 +167,7 @@ void check_file(const string &text, uint64_t from, uint64_t to) {
         CHECK(lines.next());
         CHECK(lines.at == from + at && lines.number == ++number);
         CHECK(lines.is_complete == (end < all.size()));
-        CHECK(lines.is_long == (line.size() >= LinesReader::kBufferBytes));
+        CHECK(lines.is_long == (line.size() >= LineReader::kBufferBytes));
         const string_view seen(lines.line, lines.size);
         CHECK(lines.is_long ? seen == line.substr(line.size() - seen.size()) : seen == line);
         at = end + 1;

@@ -217,11 +217,11 @@ Said said_by(const string &text) {
         std::vector<char> bytes(text_of_line.begin(), text_of_line.end());
         at = end + 1;
 
-        LimitLine line;
+        OverrideLine line;
         ngx_str_t key;
         u_char room[64];
         bool is_limit = line.parse(bytes.data(), bytes.size(), zone.policy, zone.limit_max())
-                        == LimitLine::Kind::kLimit;
+                        == OverrideLine::Kind::kLimit;
         if (is_limit) {
             key = to_str(line.key);
             if (key.len <= sizeof(room)) {
@@ -543,12 +543,12 @@ private:
     static void check_list(const Said &said, bool has_room) {
         const auto now_s = static_cast<uint64_t>(ngx_time());
         ngx_pool_t *pool = ngx_create_pool(4096, ngx_cycle->log);
-        Array<LimitLine> listed;
+        Array<OverrideLine> listed;
         uint64_t place = 0;
         CHECK(list_limits(zone, {}, 1000, pool, listed, &place) && place == 0);
         CHECK(listed.size() <= said.limits.size());
         CHECK(listed.size() == said.limits.size() || !has_room || said.overlaps);
-        for (const LimitLine &limit : listed) {
+        for (const OverrideLine &limit : listed) {
             CHECK(limit.own.is_set() && limit.until_s > now_s);
         }
 

@@ -182,12 +182,12 @@ void check_place(fuzz::Input &input) {
     ScanPosition place;
     const std::string_view text = input.text();
     if (read_scan_position(text, &place)) {
-        char again[kScanCursorBytes];
+        char again[kScanPositionBytes];
         CHECK(std::string_view(again, write_scan_position(place, again)) == text);
     }
 
     const ScanPosition any = {input.number() | 1, input.number()};
-    char written[kScanCursorBytes];
+    char written[kScanPositionBytes];
     CHECK(read_scan_position({written, write_scan_position(any, written)}, &place));
     CHECK(place.node == any.node && place.cursor == any.cursor);
 

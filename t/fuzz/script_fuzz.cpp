@@ -88,11 +88,15 @@ void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, i
     CHECK(!is_settled(part.claim) || answer.lost <= part.claim.cost);
 
     for (int64_t turn = 0; turn < static_cast<int64_t>(ask.asked_units); turn += 1 + turn / 2) {
-        const bool admitted = turn < granted;
+        const bool has_state = !is_settled(part.claim) && answer.is_limited();
         const auto before = static_cast<uint32_t>(std::min(turn, granted));
-        const Verdict verdict = describe_part(part, answer, before, admitted);
+        const Verdict verdict
+            = turn < granted && has_state
+                  ? answer.state.describe(answer.policy, part.claim.cost, before, true,
+                                          part.claim.purpose != Purpose::kConsume)
+                  : describe_part(part, answer, before);
         CHECK(answer.own.is_blocked() || verdict.limit == answer.state.limit);
-        if (is_settled(part.claim) || !answer.is_limited()) { continue; }
+        if (!has_state) { continue; }
 
         const Policy &policy = answer.policy;
         const Wide full = policy.capacity(verdict.limit) + (uint64_t{before} + 1) * part.claim.cost;

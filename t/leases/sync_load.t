@@ -62,6 +62,13 @@ sub most_in($times, $seconds) {
     return $most;
 }
 
+# Whether Redis is asked at most once in ten intervals.
+sub is_quiet() {
+    my $calls = $redis->calls;
+    sleep 40 * $SYNC;
+    return $redis->calls - $calls <= 4;
+}
+
 for my $zone (sort keys %algorithms) {
     my $calls = $redis->calls;
     my ($all, $passed) = drive("/$zone?key=a", 2 * $WINDOW - 0.5);
@@ -93,6 +100,8 @@ for my $zone (sort keys %algorithms) {
         # much is free at once when a window begins, or a part of it ends
         cmp_ok abs($second - $LIMIT), '<=', $LIMIT / 100 + $bound, '... and so in the next window';
     }
+
+    ok wait_for(\&is_quiet, 2 * $WINDOW), '... and an idle key costs no calls';
 }
 
 $_->finish_one for @nginx;

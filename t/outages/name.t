@@ -95,8 +95,7 @@ for (['one server', 'nowhere.invalid', ''],
 
 # One of several is not found: the others are asked.
 
-my $sentinel = LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
-    'monitor mymaster 127.0.0.1 ' . $redis->port . ' 1' ]);
+my $sentinel = $redis->sentinel;
 my $cluster = LimitSliding::Cluster->new(masters => 1, replicas => 0)->start;
 
 for (['sentinels', $sentinel->server,

@@ -9,6 +9,7 @@ use Test::More;
 use LimitSliding::Cluster;
 use LimitSliding::FakeRedis;
 use LimitSliding::Faults;
+use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -50,21 +51,9 @@ sub outage($nginx, $name, $break, $heal, $while_open = sub { }) {
 }
 
 
-# one server
-
-my $redis = LimitSliding::Redis->new->start;
-my $nginx = LimitSliding::Faults->new(server => $redis->server);
-my @frozen = (sub { $redis->freeze }, sub { $redis->thaw });
-
-sleep 1.5;
-is $redis->connections, 0, 'nothing connects while nobody asks';
-
-outage($nginx, "frozen $_", @frozen) for 1 .. 3;
-outage($nginx, 'refused', sub { $redis->stop }, sub { $redis->start });
-
 # Both as errors, which Debian's error_log shows, and once, whatever the number of
 # workers.
-sub is_logged($least) {
+sub is_logged($nginx, $least) {
     for my $policy (@LimitSliding::Faults::POLICIES) {
         my ($opened, $closed) = map { scalar(() = $nginx->log_lines($_)) }
             qr/\[error\].*redis "$policy" has failed repeatedly/,
@@ -73,14 +62,32 @@ sub is_logged($least) {
         is $closed, $opened, '... and of its end';
     }
 }
-is_logged(4);
 
-my $connections = $redis->connections;
-sleep 1.5;
-is $redis->connections, $connections, 'nothing connects once it is closed';
+# Returns a Redis, and how it freezes and thaws.
+sub redis() {
+    my $redis = LimitSliding::Redis->new->start;
+    return ($redis, sub { $redis->freeze }, sub { $redis->thaw });
+}
+
+sub one_server() {
+    my ($redis, @frozen) = redis();
+    my $nginx = LimitSliding::Faults->new(server => $redis->server);
+
+    sleep 1.5;
+    is $redis->connections, 0, 'nothing connects while nobody asks';
+
+    outage($nginx, "frozen $_", @frozen) for 1 .. 3;
+    outage($nginx, 'refused', sub { $redis->stop }, sub { $redis->start });
+    is_logged($nginx, 4);
+
+    my $connections = $redis->connections;
+    sleep 1.5;
+    is $redis->connections, $connections, 'nothing connects once it is closed';
+    $nginx->finish_one;
+}
 
 # By workers that have not seen it open
-sub replace_workers(@victims) {
+sub replace_workers($nginx, @victims) {
     $nginx->kill_worker($_) for @victims;
     ok wait_for(sub {
         my %is = map { $_ => 1 } $nginx->workers;
@@ -89,29 +96,33 @@ sub replace_workers(@victims) {
     }), '... workers are killed';
 }
 
-for my $n (1, 2) {
-    outage($nginx, "frozen, $n killed", @frozen, sub {
-        replace_workers(($nginx->workers)[0 .. $n - 1]);
+sub new_workers() {
+    my ($redis, @frozen) = redis();
+    my $nginx = LimitSliding::Faults->new(server => $redis->server);
+
+    for my $n (1, 2) {
+        outage($nginx, "frozen, $n killed", @frozen, sub {
+            replace_workers($nginx, ($nginx->workers)[0 .. $n - 1]);
+        });
+    }
+
+    outage($nginx, 'frozen, reloaded', @frozen, sub {
+        sleep 1.2;            # a probe is under way, or has been
+        my $start = now;
+        $nginx->reload;
+        cmp_ok now() - $start, '<', 3, '... old workers leave';
     });
+    is_logged($nginx, 3);
+    $nginx->finish_one;
 }
-
-outage($nginx, 'frozen, reloaded', @frozen, sub {
-    sleep 1.2;            # a probe is under way, or has been
-    my $start = now;
-    $nginx->reload;
-    cmp_ok now() - $start, '<', 3, '... old workers leave';
-});
-is_logged(7);
-$nginx->finish_one;
-
 
 # Probes without traffic: about one a second of each block, of all workers
 # together, spread over the last quarter of it.
-
-my $fake = LimitSliding::FakeRedis->new($redis)->start;
-$nginx = LimitSliding::Faults->new(server => $fake->server,
-    worker_processes => 4);
-{
+sub four_workers() {
+    my ($redis) = redis();
+    my $fake = LimitSliding::FakeRedis->new($redis)->start;
+    my $nginx = LimitSliding::Faults->new(server => $fake->server,
+        worker_processes => 4);
     local $LimitSliding::Faults::WORKERS = 4;
     ok defined $nginx->wait_healthy, 'four workers';
     $fake->mode('refuse');
@@ -126,80 +137,102 @@ $nginx = LimitSliding::Faults->new(server => $fake->server,
     $fake->mode('pass');
     sleep $REST;
     burst($nginx, 'four workers');
-}
-$nginx->finish_one;
-
-
-# TLS
-
-SKIP: {
-    skip 'NGINX has no TLS', 3 if !LimitSliding::Test->has_ssl;
-
-    my $tls = LimitSliding::Redis::certificates(tempdir(CLEANUP => 1));
-    my $secure = LimitSliding::Redis->new(tls => $tls)->start;
-    $nginx = LimitSliding::Faults->new(timeout => 0.5,
-        server => '127.0.0.1:' . $secure->tls_port,
-        block => "ssl on; ssl_trusted_certificate $tls->{ca};"
-            . ' ssl_name redis.test;');
-    outage($nginx, 'TLS', sub { $secure->freeze }, sub { $secure->thaw });
     $nginx->finish_one;
 }
 
+sub tls() {
+    SKIP: {
+        skip 'NGINX has no TLS', 3 if !LimitSliding::Test->has_ssl;
 
-# a master and its sentinel
+        my $tls = LimitSliding::Redis::certificates(tempdir(CLEANUP => 1));
+        my $secure = LimitSliding::Redis->new(tls => $tls)->start;
+        my $nginx = LimitSliding::Faults->new(timeout => 0.5,
+            server => '127.0.0.1:' . $secure->tls_port,
+            block => "ssl on; ssl_trusted_certificate $tls->{ca};"
+                . ' ssl_name redis.test;');
+        outage($nginx, 'TLS', sub { $secure->freeze }, sub { $secure->thaw });
+        $nginx->finish_one;
+    }
+}
 
-my $sentinel = LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
-    'monitor mymaster 127.0.0.1 ' . $redis->port . ' 1',
-    'down-after-milliseconds mymaster 60000' ]);
-$nginx = LimitSliding::Faults->new(server => $sentinel->server,
-    block => 'topology sentinel; sentinel_master mymaster;');
-outage($nginx, 'sentinel, a frozen master', @frozen);
-outage($nginx, 'sentinel, both frozen',
-    sub { $_->freeze for $sentinel, $redis },
-    sub { $_->thaw for $sentinel, $redis });
-$nginx->finish_one;
-$sentinel->stop;
+sub sentinel() {
+    my ($redis, @frozen) = redis();
+    my $sentinel = $redis->sentinel;
+    my $nginx = LimitSliding::Faults->new(server => $sentinel->server,
+        block => 'topology sentinel; sentinel_master mymaster;');
+    outage($nginx, 'sentinel, a frozen master', @frozen);
+    outage($nginx, 'sentinel, both frozen',
+        sub { $_->freeze for $sentinel, $redis },
+        sub { $_->thaw for $sentinel, $redis });
+    $nginx->finish_one;
+}
 
+# Returns a cluster and an NGINX.
+sub cluster() {
+    my $cluster = LimitSliding::Cluster->new(masters => 3, replicas => 0,
+        timeout => 60)->start;
+    return ($cluster, LimitSliding::Faults->new(server => $cluster->servers,
+        block => 'topology cluster; key_format plain;'));
+}
 
-# a cluster: all of it, and one node
-
-my $cluster = LimitSliding::Cluster->new(masters => 3, replicas => 0,
-    timeout => 60)->start;
-my @nodes = @{ $cluster->{nodes} };
-$nginx = LimitSliding::Faults->new(server => $cluster->servers,
-    block => 'topology cluster; key_format plain;');
-outage($nginx, "cluster, frozen $_", sub { $_->freeze for @nodes },
-    sub { $_->thaw for @nodes }) for 1, 2;
+sub all_nodes() {
+    my ($cluster, $nginx) = cluster();
+    my @nodes = @{ $cluster->{nodes} };
+    outage($nginx, "cluster, frozen $_", sub { $_->freeze for @nodes },
+        sub { $_->thaw for @nodes }) for 1, 2;
+    $nginx->finish_one;
+}
 
 # Of a node alone each worker learns by itself, and so it does once that is
 # back: the first requests for its keys are the test.
-my @of_node = grep {
-    $cluster->master_of($cluster->slot($_)) == $nodes[1]
-} map { "node-$_" } 1 .. 200;
+sub node_failed($name, $times, $break, $heal) {
+    my ($cluster, $nginx) = cluster();
+    my $node = $cluster->{nodes}[1];
+    my @of_node = grep { $cluster->master_of($cluster->slot($_)) == $node }
+        map { "node-$_" } 1 .. 200;
 
-sub node_failed($name, $break, $heal) {
-    ok defined $nginx->wait_healthy, "$name: Redis decides";
-    $break->();
-    my %failed;
-    ok wait_for(sub {
-        for my $policy (@LimitSliding::Faults::POLICIES) {
-            my $r = $nginx->get("/$policy?key=$of_node[0]");
-            $failed{ $policy . header($r, 'X-Worker') }++
-                if header($r, 'X-Source') eq 'fallback';
-        }
-        return keys %failed == 2 * @LimitSliding::Faults::POLICIES
-            && !grep { $_ < 12 } values %failed;
-    }), '... then policies do, of keys of one node';
-    shift @of_node;
-    $heal->();
-    sleep $REST;
-    burst($nginx, shift @of_node);
+    for my $time (1 .. $times) {
+        ok defined $nginx->wait_healthy, "$name $time: Redis decides";
+        $break->($node);
+        my %failed;
+        ok wait_for(sub {
+            for my $policy (@LimitSliding::Faults::POLICIES) {
+                my $r = $nginx->get("/$policy?key=$of_node[0]");
+                $failed{ $policy . header($r, 'X-Worker') }++
+                    if header($r, 'X-Source') eq 'fallback';
+            }
+            return keys %failed == 2 * @LimitSliding::Faults::POLICIES
+                && !grep { $_ < 12 } values %failed;
+        }), '... then policies do, of keys of one node';
+        shift @of_node;
+        $heal->($node);
+        sleep $REST;
+        burst($nginx, shift @of_node);
+    }
+    $nginx->finish_one;
 }
 
-node_failed("a node, frozen $_", sub { $nodes[1]->freeze },
-    sub { $nodes[1]->thaw }) for 1 .. 3;
-node_failed("a node, refused $_", sub { $nodes[1]->stop },
-    sub { $nodes[1]->start; wait_for(sub {
-        $nodes[1]->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ }) })
-    for 1, 2;
-$nginx->finish;
+sub frozen_node() {
+    node_failed('a node, frozen', 3, sub ($node) { $node->freeze },
+        sub ($node) { $node->thaw });
+}
+
+sub refused_node() {
+    node_failed('a node, refused', 2, sub ($node) { $node->stop },
+        sub ($node) {
+            $node->start;
+            wait_for(sub { $node->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ });
+        });
+}
+
+parallel(
+    'one server'             => \&one_server,
+    'new workers'            => \&new_workers,
+    'four workers'           => \&four_workers,
+    TLS                      => \&tls,
+    'a master, its sentinel' => \&sentinel,
+    'a cluster'              => \&all_nodes,
+    'a frozen node of it'    => \&frozen_node,
+    'a refused node of it'   => \&refused_node,
+);
+done_testing;

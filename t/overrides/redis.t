@@ -55,9 +55,10 @@ sub source($place) {
     return header($nginx->get("/$place"), 'X-Source');
 }
 
+# Waits until Redis decides in all workers, which connect again one by one.
 sub wait_back($zone) {
     my $n = 0;
-    ok wait_for(sub { source("$zone?key=back" . $n++) ne 'fallback' }),
+    ok wait_for(sub { !grep { source("$zone?key=back" . $n++) eq 'fallback' } 1 .. 16 }),
         "$zone: Redis is back";
 }
 
@@ -207,8 +208,11 @@ is_deeply ask('closed', 2, '?key=vip'), { 429 => 2 },
 # It dies under requests
 
 $redis->start;
-wait_back('counter');
-key('counter', 'load', 'PUT', '&rate=1000');
+ok wait_for(sub {
+    # each worker connects by itself
+    return key('counter', 'load', 'PUT', '&rate=1000')->{http} == 200
+        && !grep { source("counter?key=ready$_") eq 'fallback' } 1 .. 20;
+}), 'Redis is back, and a limit is set';
 my %got;
 $got{ $_ // 'none' }++ for @{ $nginx->load(connections => 16, pipeline => 2,
     requests => [ ('/counter?key=load') x 1500 ],

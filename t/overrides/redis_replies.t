@@ -94,10 +94,15 @@ is_deeply $page->{limits}, [], 'no names, and no end: an empty page';
 ok $page->{next}, '... that says where to go on';
 is $fake->stats->{commands}{SCAN}, 100, '... after so many calls';
 
-$fake->forget;
 $fake->mode('answer', 'SCAN', scanned(12,
     map { "limit_sliding:one:{$_" . 'x' x 20_000 . '}:limit' } 1 .. 5));
-$page = limits_page($nginx, 'one', 'n=1000');
+
+# On a busy machine, a page may end after a quarter of a second.
+for (1 .. 20) {
+    $fake->forget;
+    $page = limits_page($nginx, 'one', 'n=1000');
+    last if $fake->stats->{commands}{SCAN} == 11;
+}
 is "$page->{http} @{ $page->{limits} }", '200 ', 'long names, which are gone';
 ok $page->{next}, '... and there are more';
 is $fake->stats->{commands}{SCAN}, 11, '... beyond a megabyte';
@@ -173,13 +178,7 @@ $fake->stop;
 
 # A cluster of one node, which tells clients to come by way of the proxy
 
-$redis = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-    'cluster-port' => LimitSliding::Test::reserve_port()->{port},
-    'cluster-announce-ip' => '127.0.0.1' });
-$fake = LimitSliding::FakeRedis->new($redis)->start;
-$redis->start('cluster-announce-port' => $fake->port);
-$redis->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
-wait_for(sub { $redis->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ });
+($redis, $fake) = LimitSliding::FakeRedis->cluster;
 $redis->command(qw(SET limit_sliding:one:{a}:limit 1r/h));
 
 my $dead = LimitSliding::Test::reserve_port();

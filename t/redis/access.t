@@ -5,15 +5,13 @@ use v5.36;
 use Digest::SHA qw(sha1_hex);
 use Test::More;
 
-use LimitSliding::Docs qw(content);
+use LimitSliding::Access;
 use LimitSliding::Redis;
 use LimitSliding::Test qw(:DEFAULT places);
 
 my @ALGORITHMS = qw(counter log fixed token_bucket leaky_bucket);
 
-my ($rules) = content('docs/redis.md')
-    =~ /^ACL SETUSER limiter (.*)$/m;
-my @rules = split ' ', $rules;
+my @rules = rights('on');
 my @commands = grep { /^\+/ } @rules;
 cmp_ok @commands, '>', 5, "the documentation says: @commands";
 
@@ -23,18 +21,9 @@ $redis->command(qw(ACL SETUSER limiter), @rules);
 $redis->command('SELECT', 1);
 
 my $nginx = LimitSliding::Test->new;
-$nginx->common(http => <<"CONF");
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        user limiter;
-        password password;
-        database 1;
-        connect_timeout 2s;
-        timeout 2s;
-        on_error deny;
-    }
+$nginx->common(http => as_user($redis, 'shared', 'limiter') . <<'CONF');
     limit_sliding_log_level off;
-    add_header X-Source \$limit_sliding_source always;
+    add_header X-Source $limit_sliding_source always;
 CONF
 $nginx->serve(places(each => 'rate=2 window=30d redis=shared',
     zones => { map { ($_ => "algorithm=$_") } @ALGORITHMS }));
@@ -89,8 +78,7 @@ for my $command (@commands) {
 
 # bans
 
-my ($more) = content('docs/redis.md') =~ /^ACL SETUSER limiter (.*zscore.*)$/m;
-my @more = split ' ', $more;
+my @more = rights('+zscore');
 $redis->command(qw(ACL SETUSER limiter), (map { s/\+/-/r }
     grep { /^\+(?:z|pexpire|del)/ } @commands), @more);
 

@@ -227,10 +227,13 @@ my %blocks = (http => <<"HTTP", server => <<'SERVER');
     limit_sliding_zone \$http_x_key zone=plain:1m rate=3 window=30d redis=plain;
     limit_sliding_zone \$arg_key zone=unix:1m rate=2 window=30d redis=unix;
     limit_sliding_zone \$arg_key zone=acl:1m rate=2 window=30d redis=acl;
+    limit_sliding_zone \$arg_key zone=bucket:1m rate=1000 window=300ms algorithm=token_bucket
+        redis=plain;
 HTTP
     location /plain { limit_sliding zone=plain; empty_gif; }
     location /unix  { limit_sliding zone=unix;  empty_gif; }
     location /acl   { limit_sliding zone=acl;   empty_gif; }
+    location /bucket { limit_sliding zone=bucket; empty_gif; }
 SERVER
 
 $nginx->write_file('password', "word\n");
@@ -247,6 +250,19 @@ is scalar grep({ !/^limit_sliding:\w+:\{[0-9a-f]{40}\}$/ } @names), 0,
     or diag "@names";
 is scalar grep({ $redis->command('PTTL', $_) <= 0 } @names), 0,
     'all of them expire';
+
+# Each state of a bucket lasts for a window after its request, or longer, though
+# most requests leave the expiry as it is.
+my $shortest = 'none';
+my $redis_ms = sub { my ($s, $us) = @{ $redis->command('TIME') }; $s * 1000 + $us / 1000 };
+my $until = $redis_ms->() + 1500;
+while ((my $asked = $redis_ms->()) < $until) {
+    $nginx->get('/bucket?key=b');
+    my $ttl = $redis->ask('PTTL', 'p:bucket:{b}');
+    my $lasts = $ttl < 0 ? $ttl : $ttl + $redis_ms->() - $asked;
+    $shortest = $lasts if $shortest eq 'none' || $lasts < $shortest;
+}
+cmp_ok $shortest, '>=', 299, 'a bucket lasts for a window after each request';
 
 for my $key ('key', 'of {braces}', '}{', '100%', 'K' x 300, "\x{c3}\x{a9}:*?") {
     is $nginx->statuses(4, '/plain', headers => [ "X-Key: $key" ]),

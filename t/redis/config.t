@@ -265,6 +265,27 @@ succeeds(
 );
 
 
+# requests in flight
+
+my $flight = "$zone zone=one:1m inflight=5 redis=shared";
+succeeds(
+    map({ [ "in flight: $_", $server, "$flight $_;" ] } '', 'on_error=deny', 'full=deny top=off'),
+    [ 'in flight: sentinels', "$server server 127.0.0.2; $sentinel", "$flight;" ],
+);
+fails(
+    map({ [ http => "$flight $_;", $_, qr/cannot be with "inflight="/ ] }
+        qw(lease=auto sync=100ms penalty=1m rate=1r/s)),
+    [ http => "$flight limits=file;", 'limits=file', qr/cannot be with "redis="/ ],
+);
+{
+    my ($exit, $output) = $nginx->test_config(
+        config("$flight;", "$server topology cluster;"));
+    isnt $exit, 0, 'in flight: a cluster fails';
+    like $output, qr/\[emerg\].* zone "one" of "inflight=" cannot be in .* "topology cluster" in/,
+        '... for a reason';
+}
+
+
 # limits
 
 my $MOST = 10**15;

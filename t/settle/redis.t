@@ -353,11 +353,11 @@ $_->finish_one for @nginx;
 
 # Sentinel
 
-my $sentinel = LimitSliding::Redis->new(sentinel => 1)->start(sentinel =>
-    [ 'monitor mymaster 127.0.0.1 ' . $redis->port . ' 1' ]);
+my $sentinel = $redis->sentinel;
 $nginx = node($sentinel->server,
     'topology sentinel; sentinel_master mymaster; timeout 5s; connect_timeout 5s;');
 $nginx->serve(limits("rate=$LIMIT", one => ''));
-$nginx->get("/one?key=sentinel&cost=$_") for 3, 30, 10;
-settles($nginx, 'one', 'sentinel', 43, 'by sentinels');
+is join(' ', map { header($nginx->get("/one?key=sentinel&cost=$_"), 'X-Source') } 3, 30, 10),
+    'redis redis redis', 'by sentinels: Redis decides';
+settles($nginx, 'one', 'sentinel', 43, '... and settles');
 $nginx->finish;

@@ -12,6 +12,7 @@ namespace sim {
 struct ScriptHost {
     Store *store;
     int64_t now_us; /* its clock */
+    uint64_t run;   /* its run_id */
 };
 
 /* Makes the script known by its digest, which is returned. */

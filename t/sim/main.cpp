@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "core/limiter/limiter.hpp"
+#include "holds.hpp"
 #include "scenario.hpp"
 #include "world.hpp"
 
@@ -22,8 +23,14 @@ int main(int argc, char **argv) {
         const sim::Outcome outcome = sim::run_seed(seed);
         failed += outcome.is_broken;
 
+        const bool has_holds = seed % 4 == 0;
+        const sim::Outcome holds = has_holds ? sim::run_hold_seed(seed) : sim::Outcome{};
+        failed += holds.is_broken;
+
         /* a seed says nothing unless it is the same each time */
-        if (seed % 64 == 0 && sim::run_seed(seed).hash != outcome.hash) {
+        if (seed % 64 == 0
+            && (sim::run_seed(seed).hash != outcome.hash
+                || sim::run_hold_seed(seed).hash != holds.hash)) {
             printf("seed %llu: differs from itself\n", static_cast<unsigned long long>(seed));
             failed++;
         }

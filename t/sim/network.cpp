@@ -17,6 +17,16 @@
 namespace sim {
 
 Weather weather;
+std::function<Cut *(const ngx_peer_connection_t *)> find_cut;
+
+void Cut::end() {
+    is_on = false;
+    auto all = std::move(held);
+    held.clear();
+    for (auto &what : all) {
+        what();
+    }
+}
 
 namespace {
 
@@ -25,6 +35,15 @@ std::map<int, LinkPtr> links;
 int next_socket = 1000;
 
 LinkPtr link_of(const ngx_connection_t *c) { return links.at(c->fd); }
+
+/* Lets it happen, at once or when the connection is not cut any more. */
+void pass(const LinkPtr &link, std::function<void()> what) {
+    if (link->cut != nullptr && link->cut->is_on) {
+        link->cut->held.push_back(std::move(what));
+    } else {
+        what();
+    }
+}
 
 uint64_t draw_delay() { return between(weather.delay_least_us, weather.delay_most_us); }
 
@@ -91,9 +110,16 @@ ssize_t send_bytes(ngx_connection_t *c, u_char *buffer, size_t size) {
     }
 
     link->to_server_us = std::max(link->to_server_us, now_us() + draw_delay());
+    if (weather.late != 0 && chance(weather.late)) {
+        count("late bytes");
+        link->to_server_us += below(5000000);
+    }
+
     after(link->to_server_us - now_us(),
           [link, bytes = std::string(reinterpret_cast<char *>(buffer), n)] {
-              if (!link->server_closed) { link->server->receive(link, bytes); }
+              pass(link, [link, bytes] {
+                  if (!link->server_closed) { link->server->receive(link, bytes); }
+              });
           });
     return static_cast<ssize_t>(n);
 }
@@ -134,10 +160,12 @@ void send_to_client(const LinkPtr &link, std::string bytes, uint64_t delay_us) {
         size_t n = chance(weather.pieces) ? between(1, bytes.size()) : bytes.size();
         link->to_client_us = std::max(link->to_client_us, now_us() + delay_us);
         after(link->to_client_us - now_us(), [link, piece = bytes.substr(0, n)] {
-            link->arrived += piece;
-            wake([link] {
-                notify(link);
-                traffic->interrupt();
+            pass(link, [link, piece] {
+                link->arrived += piece;
+                wake([link] {
+                    notify(link);
+                    if (traffic != nullptr) { traffic->interrupt(); }
+                });
             });
         });
         bytes.erase(0, n);
@@ -151,11 +179,13 @@ void close_by_server(const LinkPtr &link, bool reset) {
     link->server_closed = true;
     link->to_client_us = std::max(link->to_client_us, now_us() + draw_delay());
     after(link->to_client_us - now_us(), [link, reset] {
-        link->ended = true;
-        link->reset = reset;
-        if (link->established) {
-            wake([link] { notify(link); });
-        }
+        pass(link, [link, reset] {
+            link->ended = true;
+            link->reset = reset;
+            if (link->established) {
+                wake([link] { notify(link); });
+            }
+        });
     });
 }
 
@@ -201,16 +231,18 @@ ngx_int_t ngx_event_connect_peer(ngx_peer_connection_t *pc) {
     auto link = std::make_shared<Link>();
     link->client = create_connection();
     link->server = server;
+    link->cut = find_cut ? find_cut(pc) : nullptr;
     links[link->client->fd] = link;
     pc->connection = link->client;
-    if (server->accepts() && !server->is_unreachable() && chance(50)) {
+    const bool is_cut = link->cut != nullptr && link->cut->is_on;
+    if (server->accepts() && !server->is_unreachable() && !is_cut && chance(50)) {
         link->client->write->ready = 1;
         server->add_link(link);
         link->established = true;
         return NGX_OK;
     }
 
-    server->connect(link, draw_delay(), [link] { connected(link); });
+    server->connect(link, draw_delay(), [link] { pass(link, [link] { connected(link); }); });
     return NGX_AGAIN;
 }
 

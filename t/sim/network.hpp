@@ -4,8 +4,10 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nginx.hpp"
 
@@ -20,14 +22,28 @@ struct Weather {
     unsigned pieces;    /* of 1000: replies that come in pieces */
     unsigned partial;   /* of 1000: calls of send() that take a part */
     unsigned no_socket; /* of 1000: connections that cannot even be tried */
+    unsigned late = 0;  /* of 1000: calls of send() whose bytes arrive seconds later */
 };
 
 extern Weather weather;
+
+/* What cuts the connections of a worker: what is under way waits for the end of the cut. */
+struct Cut {
+    bool is_on = false;
+    std::vector<std::function<void()>> held;
+
+    void begin() { is_on = true; }
+    void end();
+};
+
+/* Returns the cut of a connection that is being opened; nullptr: it has none. */
+extern std::function<Cut *(const ngx_peer_connection_t *)> find_cut;
 
 /* A connection, as long as its client or anything under way knows it. */
 struct Link {
     ngx_connection_t *client; /* nullptr: it has closed */
     Server *server;
+    Cut *cut;
     bool established;
     bool server_closed;
 

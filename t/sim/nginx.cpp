@@ -68,6 +68,19 @@ void *ngx_calloc(size_t size, ngx_log_t *) {
 }
 
 /* What depends on nothing but the seed. */
+int clock_gettime(clockid_t, timespec *ts) noexcept {
+    ts->tv_sec = static_cast<time_t>(now_us() / 1000000);
+    ts->tv_nsec = static_cast<long>(now_us() % 1000000 * 1000);
+    return 0;
+}
+
+int getentropy(void *buffer, size_t size) noexcept {
+    for (size_t i = 0; i < size; i++) {
+        static_cast<unsigned char *>(buffer)[i] = static_cast<unsigned char>(below(256));
+    }
+    return 0;
+}
+
 long random() { return static_cast<long>(below(uint64_t{1} << 31)); }
 
 void ngx_log_error_core(ngx_uint_t level, ngx_log_t *, ngx_err_t err, const char *fmt, ...) {
@@ -101,6 +114,8 @@ void begin_nginx() {
     ngx_queue_init(&ngx_posted_next_events);
     heap.clear();
 }
+
+void set_cycle_pool(ngx_pool_t *pool) { sim_cycle.pool = pool; }
 
 void set_clock(uint64_t us) {
     ngx_current_msec = us / 1000;

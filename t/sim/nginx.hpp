@@ -14,6 +14,9 @@ namespace sim {
 
 void begin_nginx();
 
+/* Sets the pool of the cycle. */
+void set_cycle_pool(ngx_pool_t *pool);
+
 /* The clock of workers is this one from now on. */
 void set_clock(uint64_t now_us);
 

@@ -42,7 +42,7 @@ $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
 
 $(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(NGINX_SOURCE)
 	@mkdir -p $$(@D)
-	$$($(1)_TOOLS) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
+	$$($(1)_TOOLS) -g1 $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
 	    $(BUILD)/nginx-source/$$*.c
 
 $(BUILD)/$(1)/simulation: $$($(1)_OBJS)

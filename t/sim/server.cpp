@@ -14,6 +14,7 @@
 namespace sim {
 
 Guest *tampering;
+ScriptWatch *script_watch;
 
 namespace {
 
@@ -134,6 +135,7 @@ void Server::heal() {
 void Server::restart(bool keeps_keys) {
     trace("server %u: restarts%s", number_, keeps_keys ? "" : " without its keys");
     scripts_.clear();
+    run_ += 256;
     if (!keeps_keys) {
         store.clear();
         losses_++;
@@ -214,8 +216,14 @@ Value Server::run_script_command(const Arguments &args) {
     const auto nkeys = static_cast<ptrdiff_t>(strtoul(args[2].c_str(), nullptr, 10));
     const Arguments keys(args.begin() + 3, args.begin() + 3 + nkeys);
     const Arguments rest(args.begin() + 3 + nkeys, args.end());
-    const Value reply = run_script(digest, {&store, clock_us()}, keys, rest);
-    note_run(*this, args, reply);
+    if (script_watch != nullptr) { script_watch->before(*this); }
+
+    const Value reply = run_script(digest, {&store, clock_us(), run_}, keys, rest);
+    if (script_watch != nullptr) {
+        script_watch->after(*this, args, reply);
+    } else {
+        note_run(*this, args, reply);
+    }
     return reply;
 }
 

@@ -36,7 +36,7 @@ class Server {
 public:
     /* Its clock is ahead of those of other machines by so much. */
     Server(unsigned number, int64_t ahead_us)
-        : number_(number), clock_us_(1700000000000000 + ahead_us) {}
+        : number_(number), run_(number), clock_us_(1700000000000000 + ahead_us) {}
 
     /* The fault lasts so long. */
     void suffer(Fault fault, uint64_t us);
@@ -83,6 +83,7 @@ private:
     bool holds() const { return fault_ == Fault::kFrozen || fault_ == Fault::kUnreachable; }
 
     unsigned number_;
+    uint64_t run_; /* its run_id, another one after each start */
     Role role_ = Role::kMaster;
     Fault fault_ = Fault::kNone;
     uint64_t fault_number_ = 0;
@@ -95,6 +96,15 @@ private:
 
 /* If not nullptr, it changes what servers reply. */
 extern Guest *tampering;
+
+/* Sees each run of a script, in place of note_run(). */
+struct ScriptWatch {
+    std::function<void(Server &server)> before;
+    std::function<void(Server &server, const Arguments &command, const Value &reply)> after;
+};
+
+/* That of the present seed; nullptr: none. */
+extern ScriptWatch *script_watch;
 
 /* A script was run by a server, with its keys and arguments. */
 void note_run(const Server &server, const Arguments &command, const Value &reply);

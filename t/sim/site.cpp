@@ -13,6 +13,7 @@
 #include "redis/protocol/key_slot.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis/shared/outbox.hpp"
+#include "redis/shares/unit_holder.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -102,6 +103,7 @@ Machine::Machine(const Plan &plan) {
 Site::Site(const Plan &drawn) : plan(drawn) {
     site = this;
     pool_ = ngx_create_pool(16 * 1024, ngx_cycle->log);
+    set_cycle_pool(pool_);
     for (unsigned i = 1; i <= plan.nservers + plan.nsentinels; i++) {
         servers.push_back(std::make_unique<Server>(i, plan.ahead_us));
     }
@@ -127,6 +129,7 @@ Site::Site(const Plan &drawn) : plan(drawn) {
         for (size_t j = 0; j < plan.nworkers; j++) {
             workers.push_back(std::make_unique<Worker>());
             workers.back()->machine = machines.back().get();
+            workers.back()->redis.client.seat = j;
             start(*workers.back());
         }
     }
@@ -188,15 +191,21 @@ void Site::start(Worker &worker) {
         add_server(settings, pool_, static_cast<unsigned>(first + i));
     }
 
-    redis.algorithms = 1u << index_of(plan.policy.algorithm);
+    const Algorithm algorithm
+        = plan.policy.is_in_flight() ? Algorithm::kFixed : plan.policy.algorithm;
+    redis.algorithms = 1u << index_of(algorithm);
     redis.settles = plan.settles;
     const Script &made = script_of(static_cast<unsigned>(redis.algorithms)
                                    | (plan.topology == Topology::kCluster ? kScriptCluster : 0)
                                    | (plan.settles ? kScriptSettles : 0));
     redis.script = to_str(made.text);
     redis.script_sha1 = to_str(made.digest);
+    static const std::string heartbeat = add_script(std::string(heartbeat_script()));
+    static const std::string hold = add_script(std::string(hold_script()));
+    redis.heartbeat_sha1 = to_str(heartbeat);
+    redis.hold_sha1 = to_str(hold);
     redis.probe_policy.window_ms = 1000;
-    redis.probe_policy.algorithm = plan.policy.algorithm;
+    redis.probe_policy.algorithm = algorithm;
     redis.probe_zone.redis = &redis;
     redis.probe_zone.policy = &redis.probe_policy;
     redis.probe_zone.prefix = ngx_string("p:{");
@@ -236,6 +245,12 @@ void Site::end() {
     ngx_exiting = 1;
     close_idle();
     run_for(3000000);
+    for (auto &worker : workers) {
+        UnitHolder *holder = worker->redis.client.holder;
+        if (holder != nullptr && holder->timer.timer_set) { ngx_del_timer(&holder->timer); }
+    }
+
+    run_for(200000);
     for (auto &worker : workers) {
         check_idle(*worker);
     }

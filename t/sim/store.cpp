@@ -109,11 +109,16 @@ Value Store::run(const Arguments &args, int64_t now_ms) {
         return Value::array(std::move(values));
     }
 
-    if (name == "DEL") {
-        const bool was = find(args[1], now_ms) != nullptr;
-        keys_.erase(args[1]);
-        return Value::integer(was);
+    if (name == "EXISTS" || name == "DEL") {
+        int64_t n = 0;
+        for (size_t i = 1; i < args.size(); i++) {
+            n += find(args[i], now_ms) != nullptr;
+            if (name == "DEL") { keys_.erase(args[i]); }
+        }
+        return Value::integer(n);
     }
+
+    if (name == "PSETEX") { return run({"SET", args[1], args[3], "PX", args[2]}, now_ms); }
 
     if (name == "PEXPIRE") {
         Entry *entry = find(args[1], now_ms);

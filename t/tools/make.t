@@ -1,4 +1,5 @@
-# What make prints of a build, and where it puts a package's files.
+# What make prints of a build, where it puts a package's files, and what NGINX's configure says
+# of hiredis.
 
 use strict;
 use warnings;
@@ -58,24 +59,61 @@ is_deeply([glob "$dir/build/settings*"], ["$dir/build/settings"], 'their one fil
 
 SKIP: {
     my $module = $ENV{LIMIT_SLIDING_MODULE} || '';
-    skip 'no module built by this makefile', 2 if $module !~ m{^\Q$HERE\E/build/};
+    skip 'no module built by this makefile', 4 if $module !~ m{^\Q$HERE\E/build/};
 
     my $log = "$dir/install.log";
     my $root = "$dir/root";
-    system("make -s -C '$HERE' -o build install DESTDIR='$root'"
-        . " MODULES_DIR=/m > '$log' 2>&1");
+    system("make -s -C '$HERE' -o build install install-lua DESTDIR='$root'"
+        . " MODULES_DIR=/m LUA_DIR=/l > '$log' 2>&1");
     my @files;
     find({ wanted => sub { push @files, $File::Find::name =~ s/^\Q$root\E//r if !-d },
            no_chdir => 1 }, $root);
     is_deeply([sort @files], [
+        '/l/limit_sliding.lua',
+        map({ "/l/limit_sliding/resty/$_.lua" } qw(conn count req)),
         '/m/ngx_http_limit_sliding_module.so',
         '/usr/share/nginx/modules-available/mod-http-limit-sliding.conf',
     ], 'DESTDIR: files, nothing enabled');
+    my $installed = "$root/m/ngx_http_limit_sliding_module.so";
+    cmp_ok(-s $installed, '<', 1_000_000, 'the module has less than a megabyte');
+    unlike(`readelf -SW '$installed'`, qr/\.debug|\.symtab/, '... and no symbols for debuggers');
 
-    system("make -s -C '$HERE' uninstall DESTDIR='$root' MODULES_DIR=/m > '$log' 2>&1");
+    system("make -s -C '$HERE' uninstall DESTDIR='$root' MODULES_DIR=/m LUA_DIR=/l > '$log' 2>&1");
     my $left = 0;
     find({ wanted => sub { $left++ if !-d }, no_chdir => 1 }, $root);
     is($left, 0, 'uninstall removes them');
+}
+
+# Runs NGINX's configure with a compiler that finds no hiredis. Returns what it says.
+my $SOURCE = '/usr/share/nginx/src';
+sub configured {
+    my ($environment) = @_;
+    system("rm -rf '$dir/tree' && mkdir '$dir/tree' && ln -s $SOURCE/* '$dir/tree'"
+        . " && rm -f '$dir/tree/Makefile'") == 0 or die 'no tree';
+    open my $compiler, '>', "$dir/cc" or die "$dir/cc: $!";
+    print $compiler <<'SH';
+#!/bin/sh
+for word; do
+    case $word in *.c) ! grep -qs hiredis "$word" || exit 1 ;; esac
+done
+exec cc "$@"
+SH
+    close $compiler;
+    chmod 0755, "$dir/cc";
+    return `cd '$dir/tree' && env -u WITH_REDIS $environment ./configure --with-cc='$dir/cc' \\
+        --without-http_rewrite_module --without-http_gzip_module --builddir='$dir/static' \\
+        --add-module='$HERE' 2>&1`;
+}
+
+SKIP: {
+    skip "no $SOURCE", 4 if !-x "$SOURCE/configure";
+    my $said = configured('');
+    is($?, 0, 'a static link without hiredis');
+    like($said, qr/\n\S+ warning: limit_sliding has NO REDIS, because hiredis was not found\n\s*\z/,
+        '... says at the end that it has no Redis');
+    $said = configured('WITH_REDIS=yes');
+    isnt($?, 0, '... which WITH_REDIS=yes forbids');
+    like($said, qr/error: limit_sliding needs hiredis, which was not found\n\z/, '... and says why');
 }
 
 done_testing();

@@ -64,6 +64,7 @@ public:
             add(claim.taken.now_ms);
             add(claim.taken.values[0]);
             add(claim.taken.values[1]);
+            add(uint64_t{0}); /* the window of the zone */
         }
     }
 

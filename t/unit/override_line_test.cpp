@@ -9,8 +9,8 @@
 static const Policy kFixedMinutes = {.window_ms = MINUTE_MS, .algorithm = Algorithm::kFixed};
 
 /* Parses a copy of the text, which stays until the next one. */
-static LimitLine::Kind parse(LimitLine *line, std::string_view text) {
-    static char copy[4 * LimitLine::kKeyMax];
+static OverrideLine::Kind parse(OverrideLine *line, std::string_view text) {
+    static char copy[4 * OverrideLine::kKeyMax];
 
     memcpy(copy, text.data(), text.size());
     return line->parse(copy, text.size(), kFixedMinutes, kLimitMax);
@@ -52,9 +52,9 @@ static void reads_what_is_right(void **state) {
     (void)state;
 
     for (const right_t &right : lines) {
-        LimitLine line;
+        OverrideLine line;
 
-        if (parse(&line, right.text) != LimitLine::Kind::kLimit) {
+        if (parse(&line, right.text) != OverrideLine::Kind::kLimit) {
             fail_msg("\"%s\": %s", right.text, line.error);
         }
 
@@ -69,9 +69,9 @@ static void skips_comments(void **state) {
     (void)state;
 
     for (const char *text : {"", " ", "\r", "#", "# a 10", "  # a 10", "\t#a 10"}) {
-        LimitLine line;
+        OverrideLine line;
 
-        assert_true(parse(&line, text) == LimitLine::Kind::kNone);
+        assert_true(parse(&line, text) == OverrideLine::Kind::kNone);
     }
 }
 
@@ -133,9 +133,11 @@ static void tells_what_is_wrong(void **state) {
     (void)state;
 
     for (const auto &wrong : lines) {
-        LimitLine line;
+        OverrideLine line;
 
-        if (parse(&line, wrong.text) != LimitLine::Kind::kWrong) { fail_msg("\"%s\"", wrong.text); }
+        if (parse(&line, wrong.text) != OverrideLine::Kind::kWrong) {
+            fail_msg("\"%s\"", wrong.text);
+        }
 
         if (strstr(line.error, wrong.error) == nullptr) {
             fail_msg("\"%s\": %s", wrong.text, line.error);
@@ -146,16 +148,16 @@ static void tells_what_is_wrong(void **state) {
 static void bounds_keys(void **state) {
     (void)state;
 
-    for (size_t size : {LimitLine::kKeyMax, LimitLine::kKeyMax + 1}) {
-        static char text[3 * LimitLine::kKeyMax + 10];
+    for (size_t size : {OverrideLine::kKeyMax, OverrideLine::kKeyMax + 1}) {
+        static char text[3 * OverrideLine::kKeyMax + 10];
         for (size_t i = 0; i < size; i++) {
             memcpy(text + 3 * i, "%00", 3);
         }
         memcpy(text + 3 * size, " 10", 3);
 
-        LimitLine line;
-        assert_true((parse(&line, {text, 3 * size + 3}) == LimitLine::Kind::kLimit)
-                    == (size == LimitLine::kKeyMax));
+        OverrideLine line;
+        assert_true((parse(&line, {text, 3 * size + 3}) == OverrideLine::Kind::kLimit)
+                    == (size == OverrideLine::kKeyMax));
     }
 }
 
@@ -163,11 +165,11 @@ static void bounds_keys(void **state) {
 static void knows_the_policy(void **state) {
     char text[] = "a 5000/month";
     Policy policy = {.window_ms = MINUTE_MS};
-    LimitLine line;
+    OverrideLine line;
 
     (void)state;
 
-    assert_true(line.parse(text, strlen(text), policy, kLimitMax) == LimitLine::Kind::kWrong);
+    assert_true(line.parse(text, strlen(text), policy, kLimitMax) == OverrideLine::Kind::kWrong);
 }
 
 static void writes_what_it_reads(void **state) {
@@ -184,7 +186,7 @@ static void writes_what_it_reads(void **state) {
 
         const bool is_default = round % 7 == 0;
         const uint64_t until_s = round % 2 == 0 ? kNoEnd : random_below(&random, 1u << 31);
-        LimitLine line = {key, "7/1h", {is_default ? 0u : 7u, {}}, until_s, nullptr};
+        OverrideLine line = {key, "7/1h", {is_default ? 0u : 7u, {}}, until_s, nullptr};
         char written[200];
         assert_true(line.size_max() <= sizeof(written));
         const size_t size = line.write(written);
@@ -193,8 +195,8 @@ static void writes_what_it_reads(void **state) {
         assert_int_equal(written[0], ' ');
         assert_ptr_equal(memchr(written, '\n', size), written + size - 1);
 
-        LimitLine read;
-        assert_true(parse(&read, {written, size - 1}) == LimitLine::Kind::kLimit);
+        OverrideLine read;
+        assert_true(parse(&read, {written, size - 1}) == OverrideLine::Kind::kLimit);
         assert_true(read.key == key);
         assert_true(read.own.is_set() == !is_default);
         assert_int_equal(read.until_s, is_default ? kNoEnd : until_s);

@@ -126,7 +126,7 @@ static void states_outlast_every_wait(void **state) {
 
     /* 100 of a burst of 100 at 100 a second, then 50 at 1 and at 2 */
     assert_string_equal(call("3 1000 100 100 1 0 100 1 1", START_MS), "100 100 0 0");
-    assert_int_equal(until_ms(), START_MS + 1000);
+    assert_int_equal(until_ms(), START_MS + 2000);
 
     assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS), "0 1 100 0");
     assert_int_equal(until_ms(), START_MS + 100000);

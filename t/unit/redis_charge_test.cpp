@@ -381,6 +381,9 @@ static void come_again(run_t *run, uint64_t cost) {
 
 /* The same until more remains. */
 static void wait_for_reset(run_t *run) {
+    /* a rejection applies the limit, under which a bucket is then kept until it has run off */
+    look(run, run->policy.capacity(run->limit));
+
     Verdict v = look(run, 0);
     uint64_t remaining = v.remaining;
 

@@ -57,12 +57,20 @@ static void capacity(const Policy *policy, uint64_t limit, wide_t *most, wide_t 
     *longest = burst * policy->window_ms < span ? burst * policy->window_ms : span;
 }
 
-static uint64_t until(uint64_t now_ms, uint64_t time_ms, wide_t used, uint64_t limit, uint64_t w) {
-    wide_t lasts = (wide_t)(time_ms - now_ms) + up(used, limit);
+/* Sets the expiry of a state, which the bucket had before with the time `before_ms`, if at all.
+ * States of one window keep the expiry of the first one, if that is late enough. */
+static void outlast(run_t *run, uint64_t before_ms, uint64_t time_ms, wide_t used, uint64_t limit) {
+    model_t *m = &run->model;
+    uint64_t w = run->policy.window_ms, least_ms = (m->at_ms / w + 2) * w;
+    wide_t lasts = (wide_t)(time_ms - run->now_ms) + up(used, limit);
+    uint64_t until_ms;
 
     lasts = lasts > w ? lasts : w;
+    until_ms = run->now_ms + (lasts < 100000000000000 ? (uint64_t)lasts : 100000000000000);
 
-    return now_ms + (lasts < 100000000000000 ? (uint64_t)lasts : 100000000000000);
+    if (m->until_ms != 0 && before_ms / w == m->at_ms / w && until_ms <= least_ms) { return; }
+
+    m->until_ms = until_ms > least_ms ? until_ms : least_ms;
 }
 
 /* Grants as many as there is room for, x w, and tells what was taken before. */
@@ -70,7 +78,7 @@ static uint64_t bucket_take(run_t *run, uint64_t limit, uint64_t cost, uint64_t 
                             wide_t *before) {
     model_t *m = &run->model;
     uint64_t w = run->policy.window_ms;
-    uint64_t time_ms = run->now_ms > m->at_ms ? run->now_ms : m->at_ms;
+    uint64_t before_ms = m->at_ms, time_ms = run->now_ms > before_ms ? run->now_ms : before_ms;
     wide_t most, longest, used, above = 0, taken, granted = (wide_t)units, fits;
     uint64_t low;
 
@@ -98,7 +106,7 @@ static uint64_t bucket_take(run_t *run, uint64_t limit, uint64_t cost, uint64_t 
         wide_t now_used = taken + granted * cost * w;
 
         low = low < limit ? low : limit;
-        *m = {time_ms, now_used, low, until(run->now_ms, time_ms, now_used, low, w)};
+        *m = {time_ms, now_used, low, m->until_ms};
 
         if (above > 0 && rest > 0) {
             wide_t ago = up(most * w - now_used, limit);
@@ -106,11 +114,12 @@ static uint64_t bucket_take(run_t *run, uint64_t limit, uint64_t cost, uint64_t 
             m->at_ms = time_ms - (uint64_t)ago;
             m->used = now_used + ago * limit + up(rest, limit) * limit;
         }
+        outlast(run, before_ms, time_ms, now_used, low);
     }
 
     if (granted < units && limit < low) {
         m->lowest = limit;
-        m->until_ms = until(run->now_ms, time_ms, *before, limit, w);
+        outlast(run, before_ms, time_ms, *before, limit);
     }
 
     return (uint64_t)granted;

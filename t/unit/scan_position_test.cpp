@@ -8,7 +8,7 @@
 using namespace limit_sliding;
 
 static std::string_view text_of(uint64_t node, uint64_t cursor) {
-    static char text[kScanCursorBytes];
+    static char text[kScanPositionBytes];
     return {text, write_scan_position({node, cursor}, text)};
 }
 

@@ -114,6 +114,36 @@ static void estimates_keys(void **state) {
     free(zone);
 }
 
+/* Keys by their used share: key i has used i of 10 units, in each algorithm. */
+static void shares_keys(void **) {
+    static const Policy policies[] = {
+        {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 60, 0},
+        {MINUTE_MS, Algorithm::kLog, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kFixed, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kTokenBucket, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kLeakyBucket, WhenFull::kEvict, 0, 9},
+    };
+    static const uint64_t bands[] = {1, 2, 2, 2, 2, 1}; /* 1, 2-3, 4-5, 6-7, 8-9, 10 */
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        KeyShares shares;
+
+        for (uint64_t key = 1; key <= 10; key++) {
+            for (uint64_t n = 0; n < key; n++) {
+                assert_true(admits(zone, &policy, key, 10, 1, NOW_MS));
+            }
+        }
+
+        assert_int_equal(zone->keys(policy, NOW_MS, 10, 10, UINT64_MAX, &shares), 10);
+        for (size_t i = 0; i < KeyShares::kBands; i++) {
+            assert_int_equal(shares.keys[i], bands[i]);
+        }
+        free(zone);
+    }
+}
+
 static void forgets_a_key(void **state) {
     static const Policy policies[] = {
         {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 0, 0},
@@ -153,6 +183,7 @@ int main(void) {
         cmocka_unit_test(counts_times),
         cmocka_unit_test(counts_slots_where_it_is_told),
         cmocka_unit_test(estimates_keys),
+        cmocka_unit_test(shares_keys),
         cmocka_unit_test(forgets_a_key),
     };
 

@@ -1,90 +1,48 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * Stops a function at each one of its accesses to some memory.  The memory is
- * protected, so that every access is a fault.  Its handler plays others, or
- * lets the access happen, after which the processor's trap flag calls another
- * handler.
- */
+/* Stops a function at each one of its atomic accesses to some memory (step_atomic.hpp). */
 
 #pragma once
 
 #include "support.hpp"
 
-#include <signal.h>
-#include <stdio.h>
+#include "core/base/atomics.hpp"
+
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/time.h>
-#include <unistd.h>
-
-#ifndef __has_feature
-#define __has_feature(feature) 0
-#endif
-
-/* TSan has its own idea of signals, and nothing to find in one thread */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !__has_feature(thread_sanitizer)
-#define CAN_STEP 1
-#include <ucontext.h>
-#else
-#define CAN_STEP 0
-#endif
 
 /* A function that never ends is ended after so much processor time, which a busy machine does not
  * take away. */
 #define STEP_PATIENCE_S 60
 
-#if CAN_STEP
-
 static struct {
     void *memory; /* whole pages */
     size_t bytes;
+    int is_stepping;
     void (*after)(void); /* an access, of which there were: */
     unsigned accesses;
     unsigned stop_at;      /* before this one; 0: never */
     void (*stopped)(void); /* called then, once; the rest runs freely */
 } step;
 
-#define STEP_TRAP_FLAG 0x100u
-
-static void step_set_trap(void *context, int on) {
-    ucontext_t *user = static_cast<ucontext_t *>(context);
-    greg_t flags = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)STEP_TRAP_FLAG;
-
-    user->uc_mcontext.gregs[REG_EFL] = flags | (on ? STEP_TRAP_FLAG : 0);
+static int step_sees(const void *word) {
+    return step.is_stepping && (uintptr_t)word - (uintptr_t)step.memory < step.bytes;
 }
 
-static void step_protect(int protection) {
-    if (mprotect(step.memory, step.bytes, protection) != 0) { abort(); }
-}
-
-static void step_on_fault(int number, siginfo_t *info, void *context) {
-    uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)step.memory;
-
-    if (at >= step.bytes) {
-        signal(number, SIG_DFL);
-        return;
-    }
-
-    step.accesses++;
-    step_protect(PROT_READ | PROT_WRITE);
-
-    if (step.accesses == step.stop_at) {
+static void step_before_access(const void *word) {
+    if (step_sees(word) && ++step.accesses == step.stop_at) {
+        step.is_stepping = 0;
         step.stopped();
-        return;
     }
-
-    step_set_trap(context, 1);
 }
 
-static void step_on_trap(int number, siginfo_t *info, void *context) {
-    (void)number;
-    (void)info;
-
-    step_set_trap(context, 0);
-
-    if (step.after != NULL) { step.after(); }
-
-    step_protect(PROT_NONE);
+static void step_after_access(const void *word) {
+    if (step_sees(word) && step.after != NULL) {
+        step.is_stepping = 0;
+        step.after();
+        step.is_stepping = 1;
+    }
 }
 
 /* 0: no end. */
@@ -94,23 +52,15 @@ static void step_set_patience(long s) {
     assert_int_equal(setitimer(ITIMER_PROF, &patience, NULL), 0);
 }
 
-/* New memory, and handlers until step_end(). */
+/* New memory until step_end(). */
 static void *step_begin(size_t bytes) {
-    struct sigaction fault = {};
-    struct sigaction trap = {};
-
-    fault.sa_sigaction = step_on_fault;
-    fault.sa_flags = SA_SIGINFO;
-    trap.sa_sigaction = step_on_trap;
-    trap.sa_flags = SA_SIGINFO;
-
     memset(&step, 0, sizeof(step));
     step.bytes = bytes;
     step.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(step.memory != MAP_FAILED);
-    assert_int_equal(sigaction(SIGSEGV, &fault, NULL), 0);
-    assert_int_equal(sigaction(SIGTRAP, &trap, NULL), 0);
+    limit_sliding::before_access = step_before_access;
+    limit_sliding::after_access = step_after_access;
     step_set_patience(STEP_PATIENCE_S);
 
     return step.memory;
@@ -118,31 +68,49 @@ static void *step_begin(size_t bytes) {
 
 static void step_end(void) {
     step_set_patience(0);
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGTRAP, SIG_DFL);
+    limit_sliding::before_access = NULL;
+    limit_sliding::after_access = NULL;
     munmap(step.memory, step.bytes);
 }
 
-/* Before and after: step_protect() of what `work` is to be seen to access. */
 #define STEP_THROUGH(work)                                                                         \
     do {                                                                                           \
         step.accesses = 0;                                                                         \
-        step_protect(PROT_NONE);                                                                   \
+        step.is_stepping = 1;                                                                      \
         work;                                                                                      \
-        step_protect(PROT_READ | PROT_WRITE);                                                      \
+        step.is_stepping = 0;                                                                      \
     } while (0)
+
+/*
+ * Does `work` again and again, and stops it before its first access, its second, and so on, and
+ * at last never.  `before` restores the memory, `after` checks it.  Returns how often `work` was
+ * done.
+ */
+template <class Before, class Work, class After>
+static unsigned step_stop_everywhere(Before before, Work work, After after) {
+    step.stop_at = 0;
+
+    do {
+        before();
+        step.stop_at++;
+        STEP_THROUGH(work());
+        after();
+    } while (step.accesses >= step.stop_at);
+
+    return step.stop_at;
+}
 
 static struct {
     void *seen;     /* the memory after the last change */
     unsigned still; /* changes to make */
-    sigjmp_buf dead;
+    jmp_buf dead;
 } step_other;
 
 static inline void step_count_change(void) {
     if (memcmp(step_other.seen, step.memory, step.bytes) != 0) {
         memcpy(step_other.seen, step.memory, step.bytes);
 
-        if (--step_other.still == 0) { siglongjmp(step_other.dead, 1); }
+        if (--step_other.still == 0) { longjmp(step_other.dead, 1); }
     }
 }
 
@@ -154,7 +122,6 @@ static inline int step_other_dies(void (*work)(void), unsigned changes) {
     unsigned accesses = step.accesses;
     unsigned stop_at = step.stop_at;
     volatile int is_dead = 1;
-    sigset_t none, old;
 
     step_other.still = changes;
     step_other.seen = malloc(step.bytes);
@@ -162,16 +129,13 @@ static inline int step_other_dies(void (*work)(void), unsigned changes) {
     memcpy(step_other.seen, step.memory, step.bytes);
     step.after = step_count_change;
     step.stop_at = 0;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, &old);
 
-    if (sigsetjmp(step_other.dead, 0) == 0) {
+    if (setjmp(step_other.dead) == 0) {
         STEP_THROUGH(work());
         is_dead = 0;
     }
 
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    step_protect(PROT_READ | PROT_WRITE);
+    step.is_stepping = 0;
     free(step_other.seen);
     step.after = NULL;
     step.accesses = accesses;
@@ -179,5 +143,3 @@ static inline int step_other_dies(void (*work)(void), unsigned changes) {
 
     return is_dead;
 }
-
-#endif

@@ -15,7 +15,7 @@
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
 #define SPREAD 0x9e3779b97f4a7c15ull
 #define OWN_LIMITS_MAX 8
-#define OWN_LIMITS_BYTES ZoneMemory::overrides_bytes(OWN_LIMITS_MAX)
+#define OWN_LIMITS_BYTES ZoneMemory::separate_bytes(OWN_LIMITS_MAX)
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
 /* Memory of a zone that processes share, and for overrides. */

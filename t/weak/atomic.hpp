@@ -93,7 +93,23 @@ public:
         return compare_exchange_strong(expected, with, order, weak::failure_of(order), file, line);
     }
 
+    T fetch_or(T with, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+        return update([with](T seen) { return seen | with; }, file, line);
+    }
+
+    T fetch_and(T with, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+        return update([with](T seen) { return seen & with; }, file, line);
+    }
+
 private:
+    template <class Change>
+    T update(const Change &change, const char *file, int line) {
+        T seen = load(std::memory_order_relaxed, file, line);
+        while (
+            !compare_exchange_strong(seen, change(seen), std::memory_order_seq_cst, file, line)) {}
+        return seen;
+    }
+
     T play(const weak::Access &access, T operand, T expected = 0) const {
         return static_cast<T>(weak::access(
             access, {const_cast<T *>(&value_), sizeof(T), uint64_t{operand}, uint64_t{expected}}));

@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     unsigned played = 0;
 
     for (const auto &part : {table_scenes(), ring_scenes(), lease_scenes(), overrides_scenes(),
-                             ban_scenes(), cache_scenes()}) {
+                             ban_scenes(), cache_scenes(), hold_scenes()}) {
         for (const weak::Scene &scene : part) {
             if (std::strstr(scene.name, text) == nullptr) { continue; }
 

@@ -13,3 +13,4 @@ std::vector<weak::Scene> lease_scenes();
 std::vector<weak::Scene> overrides_scenes();
 std::vector<weak::Scene> ban_scenes();
 std::vector<weak::Scene> cache_scenes();
+std::vector<weak::Scene> hold_scenes();

@@ -30,7 +30,7 @@ struct Place {
         shared(&check).store(own ^ (hash << 1 | uint64_t{used}), std::memory_order_relaxed);
     }
 
-    /* Clears `used`.  Fails if another process has stored meanwhile: then the place is used. */
+    /* Clears `used`, unless another process has stored a limit since `seen` was read. */
     void make_unused(const Place &seen) {
         uint64_t old = seen.check;
         const uint64_t next = old ^ (seen.is_used() ? kUsed : 0);
@@ -38,7 +38,7 @@ struct Place {
     }
 
     /* Removes the key.  The place must not look new, because places behind it may be in use. */
-    void take_away() {
+    void clear() {
         shared(&value).store(0, std::memory_order_relaxed);
         shared(&check).store(kUsed, std::memory_order_relaxed);
     }
@@ -51,7 +51,8 @@ struct Place {
 struct LimitCache::Set {
     Place places[kPlaces];
 
-    /* Returns the key's place, or the first new one, or nullptr. */
+    /* Returns the key's place; else the first place that was never used; else nullptr.  Sets *seen
+     * to the words of the returned place. */
     Place *find(uint64_t hash, Place *seen) {
         for (Place &place : places) {
             *seen = place.seen();
@@ -60,7 +61,8 @@ struct LimitCache::Set {
         return nullptr;
     }
 
-    /* Returns the place to evict. */
+    /* Returns the place for a new key: an empty one, else one without `used`.  If all places are
+     * used, clears their flags. */
     Place *choose(uint64_t hash) {
         Place *choice = nullptr;
 
@@ -82,11 +84,11 @@ struct LimitCache::Set {
         return &places[hash % kPlaces];
     }
 
-    /* Removes copies of the key, of which another process may have stored several at the same
-     * time. */
-    void take_away(uint64_t hash, const Place *kept) {
+    /* Removes all copies of the key but `kept`.  Processes that store the key at the same time may
+     * make several copies. */
+    void remove_copies(uint64_t hash, const Place *kept) {
         for (Place &place : places) {
-            if (&place != kept && place.seen().is_of(hash)) { place.take_away(); }
+            if (&place != kept && place.seen().is_of(hash)) { place.clear(); }
         }
     }
 };
@@ -141,8 +143,8 @@ void LimitCache::set(uint64_t hash, const Override &own) {
         place->store(hash, value, is_known);
     }
 
-    first.take_away(hash, place);
-    second.take_away(hash, place);
+    first.remove_copies(hash, place);
+    second.remove_copies(hash, place);
 }
 
 } // namespace limit_sliding

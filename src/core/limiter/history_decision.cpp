@@ -4,6 +4,7 @@
 #include <cassert>
 #include <type_traits>
 
+#include "core/holds/hold.hpp"
 #include "core/limiter/history_decision.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rules/word_steps.hpp"
@@ -197,6 +198,9 @@ constexpr Functions kParts = {consume_events, consume_events_anywhere, look_anyh
 constexpr Functions kLog
     = {consume_events_anywhere, consume_events_anywhere, look_anyhow, describe_ring};
 
+constexpr Functions kHolds
+    = {take_in_flight, take_in_flight, look_in_flight, describe_word<InFlight>};
+
 /* Returns the functions that are compiled for the kind of a limit; larger limits are rare. */
 template <unsigned... kKinds>
 [[gnu::always_inline]] inline const Functions &counter_functions(
@@ -217,6 +221,8 @@ template <unsigned... kKinds>
         return kLog;
     case Algorithm::kFixed:
         return policy.calendar == Calendar::kNone ? kWord<Fixed> : kWord<CalendarFixed>;
+    case Algorithm::kInFlight:
+        return kHolds;
     default:
         return kWord<Bucket>;
     }
@@ -249,7 +255,7 @@ Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
 double share(const Claim &claim, uint64_t now_ms) {
     if (claim.verdict != nullptr || claim.owes) {
-        const Verdict &told = claim.owes ? claim.rejection : *claim.verdict;
+        const Verdict &told = claim.owes ? claim.rejection : claim.told_verdict();
         return 1 - static_cast<double>(told.remaining) / static_cast<double>(told.limit);
     }
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
@@ -264,7 +270,7 @@ Verdict Claim::describe(uint64_t now_ms) const {
     if (owes) {
         result = rejection;
     } else if (verdict != nullptr) {
-        result = *verdict;
+        result = told_verdict();
     } else if (outcome == Outcome::kRefused) {
         result = {limit, 0, 0, state, state, 0};
     } else if (!admitted && policy->has_rings()) {

@@ -93,6 +93,8 @@ size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
 }
 
 size_t describing(const Claim *claims, size_t n, uint64_t now_ms) {
+    if (n == 1) { return 0; }
+
     bool admitted = std::all_of(claims, claims + n, is_admitted);
     return admitted ? limit_sliding::tightest(claims, n, now_ms) : longest_wait(claims, n, now_ms);
 }

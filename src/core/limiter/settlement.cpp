@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/holds/hold.hpp"
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/history_decision.hpp"
 #include "core/rings/ring_rule.hpp"
@@ -113,6 +114,10 @@ Table<WordSlots>::Result change(const Claim &claim, const Algorithm &algorithm, 
 } // namespace
 
 void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (claim.hold != nullptr) {
+        claim.hold->release();
+        return;
+    }
     if (claim.policy->has_rings()) {
         settlement_of(claim, now_ms).refund(claim.state, cost);
         return;

@@ -19,7 +19,9 @@ size_t lines_of(size_t wanted) { return (wanted + kZoneAlign - 1) / kZoneAlign *
 
 } // namespace
 
-size_t ZoneMemory::overrides_bytes(size_t keys) { return lines_of(Overrides::bytes_for(keys)); }
+size_t ZoneMemory::separate_bytes(size_t keys) {
+    return lines_of(Overrides::bytes_for(keys)) + lines_of(sizeof(ZoneTimeline));
+}
 
 void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides_max,
                       const uint8_t secret[kSecretBytes]) {
@@ -35,7 +37,7 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
     constexpr size_t kCacheMin = LimitCache::kBytesMin;
 
     bytes = 0;
-    size -= overrides_bytes(overrides_max);
+    size -= separate_bytes(overrides_max);
     nstatistics = share_of(size, 8192, 1, 32);
     counters = static_cast<Statistics *>(carve(nstatistics * sizeof(Statistics)));
 
@@ -51,8 +53,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
     variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 24, kCacheMin, size)
                                                           : share_of(size, 2048, kCacheMin, 512));
 
-    overrides = static_cast<Overrides *>(carve(overrides_bytes(overrides_max)));
+    overrides = static_cast<Overrides *>(carve(Overrides::bytes_for(overrides_max)));
     overrides->init(overrides_max);
+    timeline = static_cast<ZoneTimeline *>(carve(sizeof(ZoneTimeline)));
 
     const size_t debts_room = share_of(size, 32, Debts::kBytesMin, size);
     debts = (mask & kDebts) != 0 ? Debts::init(carve(debts_room), debts_room) : nullptr;
@@ -61,6 +64,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
     bans = (mask & kBans) != 0
                ? Bans::init(carve(room), room, (mask & kRedis) != 0 ? secret : nullptr)
                : nullptr;
+
+    const size_t ledger_bytes = std::max(size / 32 * 15, Ledger::kBytesMin);
+    ledger = (mask & kLedger) != 0 ? Ledger::init(carve(ledger_bytes), ledger_bytes) : nullptr;
 }
 
 } // namespace limit_sliding

@@ -11,6 +11,7 @@
 #include "core/facts/limit_cache.hpp"
 #include "core/facts/offenders.hpp"
 #include "core/facts/overrides.hpp"
+#include "core/holds/ledger.hpp"
 #include "core/policy/statistics.hpp"
 
 namespace limit_sliding {
@@ -20,21 +21,25 @@ struct ZoneMemory {
     Statistics *counters;
     size_t nstatistics;
     DecisionTimes *times; /* durations of a sample of decisions */
+    ZoneTimeline *timeline;
     Offenders *offenders;
     LimitCache *redis_limits;    /* overrides that Redis sent last; null without Redis */
     LimitCache *variable_limits; /* limits that variables set in the last request of each key */
     Overrides *overrides;
-    Debts *debts; /* null if no key of the zone can owe */
-    Bans *bans;   /* null if the zone has no bans */
-    size_t bytes; /* size of all parts; the rest of the memory is for Zone::init() */
+    Debts *debts;   /* null if no key of the zone can owe */
+    Bans *bans;     /* null if the zone has no bans */
+    Ledger *ledger; /* null without inflight= */
+    size_t bytes;   /* size of all parts; the rest of the memory is for Zone::init() */
 
-    /* Optional parts: Redis takes 1/16 of the memory, variables 1/24, bans 1/8, debts 1/32. */
-    enum { kRedis = 1, kVariables = 2, kBans = 4, kDebts = 8 };
+    /* Optional parts: Redis takes 1/16 of the memory, variables 1/24, bans 1/8, debts 1/32, and
+     * the ledger 15/32, so that there are about as many entries as keys. */
+    enum { kRedis = 1, kVariables = 2, kBans = 4, kDebts = 8, kLedger = 16 };
 
-    static size_t overrides_bytes(size_t keys);
+    /* Returns the size of the overrides of so many keys, and of the timeline. */
+    static size_t separate_bytes(size_t keys);
 
     /* Takes the parts from a zone's memory, which must meet the conditions of Zone::init().  After
-     * the overrides, the fixed parts take 4% of 32k or 1.5% of 1m, and the optional parts add
+     * the separate parts, the fixed parts take 4% of 32k or 1.5% of 1m, and the optional parts add
      * their share. */
     void init(void *memory, size_t size, unsigned mask, size_t overrides_max,
               const uint8_t secret[kSecretBytes]);

@@ -14,7 +14,7 @@ namespace limit_sliding {
 struct SlotCounts {
     uint64_t used;    /* slots taken into use; a slot stays in use forever */
     uint64_t evicted; /* live states evicted for new keys */
-    uint64_t refused; /* new keys rejected by WhenFull::kDeny */
+    uint64_t refused; /* requests rejected because the zone or its ledger is full */
 };
 
 enum class Outcome {
@@ -37,6 +37,14 @@ enum class Purpose : uint8_t {
 struct Claim;
 struct Zone;
 class Debts;
+struct Hold;
+
+/* The kinds of Claim::verdict. */
+enum class VerdictKind : uint8_t {
+    kComplete = 0,
+    kLate, /* told_verdict() computes the verdict, because few requests read the verdict */
+    kBan   /* a ban of the key */
+};
 
 /* A function that decides one claim, with or without consuming (history_decision.hpp). */
 using Decide = void(Claim *claim, uint64_t now_ms);
@@ -54,18 +62,19 @@ struct Claim {
     uint64_t limit; /* requests a window, 1 .. policy->limit_max() */
     uint64_t cost;  /* units; 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
-    bool is_void;   /* set by the caller: admitted for a request that was rejected later */
-    bool is_own;    /* the limit or window differs from the directive's, so functions prepared for
-                       the directive do not apply */
-    bool records;   /* the cost is recorded even if the claim rejects */
-    bool is_banned; /* `verdict` is a ban of the key */
-    bool owes;      /* the key owes after the decision, and `rejection` describes the key; valid if
-                       `debts` is not null */
+    bool is_void; /* set by the caller: admitted for a request that was rejected later */
+    bool is_own;  /* the limit or window differs from the directive's, so functions prepared for
+                     the directive do not apply */
+    bool records; /* the cost is recorded even if the claim rejects */
+    VerdictKind verdict_kind; /* valid if `verdict` is not null */
+    bool owes; /* the key owes after the decision, and `rejection` describes the key; valid if
+                  `debts` is not null */
     const Verdict *verdict; /* the verdict if Redis or a ban has decided, else null */
     Limit *directive;       /* of the caller; the core does not read it */
     RemoteClaim *remote;    /* of the caller; null if the claim does not ask Redis */
     SlotCounts *counts;     /* statistics of slots; null: the counters in the zone */
     Debts *debts;           /* debts of the zone; null: no key of the zone can owe */
+    Hold *hold;             /* of a zone with inflight=, if the claim consumes; else null */
 
     Outcome outcome; /* set by the decision */
     State state;     /* state of the key after the decision; with a ring, the mark of the admission;
@@ -77,6 +86,18 @@ struct Claim {
 
     /* Returns Zone::hash() of the key. */
     uint64_t key_hash() const { return hash ^ policy->salt; }
+
+    /* Returns the verdict of Redis or of a ban, which has decided the claim. */
+    const Verdict &told_verdict() const {
+        if (verdict_kind == VerdictKind::kLate) { complete(*this); }
+        return *verdict;
+    }
+
+    /* Computes a late verdict, unless that was done.  The client of Redis sets the function. */
+    inline static void (*complete)(const Claim &claim) = nullptr;
+
+    /* Returns true if the verdict is a ban of the key. */
+    bool is_banned() const { return verdict_kind == VerdictKind::kBan; }
 
     /* Returns true if the core decides the claim and consumes its cost. */
     bool consumes() const { return purpose == Purpose::kConsume && verdict == nullptr; }

@@ -19,6 +19,8 @@ bool Override::parse(std::string_view text, const Policy &policy, uint64_t limit
 
     if (own.calendar != Calendar::kNone && policy.algorithm != Algorithm::kFixed) { return false; }
 
+    if (policy.is_in_flight() && (own.is_given() || rate.per_ms != 0)) { return false; }
+
     uint64_t n = rate.limit(own.is_given() ? own.ms : policy.window_ms);
     if (n < 1 || n > limit_max) { return false; }
 

@@ -48,7 +48,8 @@ struct Override {
     }
 
     /* Parses "off", "0", a rate ("10r/s"), a number of requests in the policy's window ("100"), or
-     * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  A window
+     * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  In a zone with
+     * inflight=, a limit is a number alone.  A window
      * equal to the policy's is stored as not given.  Returns false for other texts and for limits
      * outside 1 .. limit_max; the override then keeps its value. */
     bool parse(std::string_view text, const Policy &policy, uint64_t limit_max);

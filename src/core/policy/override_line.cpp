@@ -11,7 +11,7 @@ namespace limit_sliding {
 
 namespace {
 
-using Kind = LimitLine::Kind;
+using Kind = OverrideLine::Kind;
 
 constexpr std::string_view kDefault = "default";
 constexpr std::string_view kUntil = "until=";
@@ -125,7 +125,7 @@ char *append(char *p, std::string_view text) {
 
 } // namespace
 
-Kind LimitLine::parse(char *line, size_t size, const Policy &policy, uint64_t limit_max) {
+Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t limit_max) {
     const auto wrong = [this](const char *why) {
         error = why;
         return Kind::kWrong;
@@ -172,7 +172,7 @@ Kind LimitLine::parse(char *line, size_t size, const Policy &policy, uint64_t li
                                                : wrong("more follows the time than a comment");
 }
 
-size_t LimitLine::write(char *line) const {
+size_t OverrideLine::write(char *line) const {
     constexpr char kHex[] = "0123456789ABCDEF";
     char *p = line;
 

@@ -19,7 +19,7 @@ namespace limit_sliding {
  * written so.  The limit is "default" or a text for Override::parse().  The time is in seconds
  * since 1970 or as 2026-11-22T21:00:00Z, until 2106 (kUntilMax).
  */
-struct LimitLine {
+struct OverrideLine {
     static constexpr size_t kKeyMax = 65535;
     static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides stores ends in 32 bits */
 

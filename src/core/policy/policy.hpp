@@ -46,7 +46,7 @@ struct Verdict {
                                 request; 0 if it fits */
     uint64_t reset_ms;       /* ms until `remaining` grows; 0 if the full capacity remains */
     uint64_t retry_after_ms; /* ms until the request would be admitted if no other request consumed;
-                                0: now; kNever: cost > capacity */
+                                0: now; kNever: cost > capacity, or units in flight */
     uint64_t delay_ms;       /* ms by which a leaky bucket delays an admitted request, rounded down
                                 as limit_req does */
 };
@@ -56,11 +56,12 @@ enum class Algorithm {
     kLog,         /* exact sliding window */
     kFixed,       /* fixed windows */
     kTokenBucket, /* refilled at the rate of the limit */
-    kLeakyBucket  /* a queue, drained at the rate of the limit */
+    kLeakyBucket, /* a queue, drained at the rate of the limit */
+    kInFlight     /* units in use at once, without a window */
 };
 
 enum class WhenFull {
-    kEvict = 0, /* a full zone evicts the least used key */
+    kEvict = 0, /* a full zone evicts the state that constrains its key least */
     kDeny       /* a full zone rejects new keys */
 };
 
@@ -69,7 +70,7 @@ struct UtcOffsets;
 /* The settings of a zone's keys.  Keys with an override may have another window, see
  * with_window().  The caller owns the policy. */
 struct Policy {
-    uint64_t window_ms; /* length of the window, as Window::ms */
+    uint64_t window_ms; /* length of the window, as Window::ms; 0: none */
     Algorithm algorithm;
     WhenFull full;
     uint32_t
@@ -105,7 +106,7 @@ struct Policy {
 
     /* Returns the largest limit, in shared memory or in Redis. */
     uint64_t limit_max(bool in_redis = false) const {
-        if (algorithm == Algorithm::kLog) { return kNarrowMax; }
+        if (algorithm == Algorithm::kLog || is_in_flight()) { return kNarrowMax; }
         return in_redis ? kRemoteMax : has_rings() ? kNarrowMax : kLimitMax;
     }
 
@@ -116,6 +117,8 @@ struct Policy {
     /* Returns the used requests, rounded up, from the verdict for a request of cost 0.  The result
      * exceeds the limit if the limit was lowered meanwhile. */
     uint64_t used(const Verdict &verdict) const;
+
+    bool is_in_flight() const { return algorithm == Algorithm::kInFlight; }
 
     bool is_bucket() const {
         return algorithm == Algorithm::kTokenBucket || algorithm == Algorithm::kLeakyBucket;

@@ -67,6 +67,7 @@ bool Rate::parse(std::string_view text, Window *window) {
 
 uint64_t Rate::limit(uint64_t window_ms) const {
     if (per_ms == 0) { return count; }
+    if (window_ms == 0) { return 0; }
     uint64_t whole = count / per_ms;
     uint64_t rest = count % per_ms * window_ms / per_ms;
     if (whole > (UINT64_MAX - rest) / window_ms) { return UINT64_MAX; }

@@ -22,8 +22,8 @@ struct Rate {
      * false for other texts; both then keep their values. */
     bool parse(std::string_view text, Window *window);
 
-    /* Returns floor(rate x window), at most UINT64_MAX. The caller compares with
-     * Policy::limit_max(). */
+    /* Returns floor(rate x window), at most UINT64_MAX; 0 for a rate without a window.  The caller
+     * compares with Policy::limit_max(). */
     uint64_t limit(uint64_t window_ms) const;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/base/timeline.hpp"
 #include "core/policy/claim.hpp"
 
 namespace limit_sliding {
@@ -33,5 +34,7 @@ struct Statistics {
 };
 
 static_assert(sizeof(Statistics) == 128, "two cache lines, which processors fetch together");
+
+using ZoneTimeline = Timeline<8>;
 
 } // namespace limit_sliding

@@ -77,11 +77,6 @@ Window Window::of(Calendar calendar) {
     return {kDays[static_cast<unsigned>(calendar)] * kDayMs, calendar};
 }
 
-uint32_t Window::code() const {
-    return calendar != Calendar::kNone ? static_cast<uint32_t>(calendar)
-                                       : static_cast<uint32_t>(ms);
-}
-
 Window Window::from_code(uint32_t code) {
     if (code <= static_cast<uint32_t>(Calendar::kYear)) { return of(static_cast<Calendar>(code)); }
     return code >= kWindowMinMs && code <= kWindowMaxMs ? Window{code, Calendar::kNone} : Window{};

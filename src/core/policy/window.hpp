@@ -34,7 +34,10 @@ struct Window {
     /* Convert a window to and from a number: the length `ms`, the value of `calendar` (1 .. 4) if
      * the window has one, or 0 if the window is not given.  For all other numbers, from_code()
      * returns a window that is not given. */
-    uint32_t code() const;
+    uint32_t code() const {
+        return calendar != Calendar::kNone ? static_cast<uint32_t>(calendar)
+                                           : static_cast<uint32_t>(ms);
+    }
     static Window from_code(uint32_t code);
 
     /* Parses "day", "week", "month", "year", or a time without blanks in NGINX's syntax ("500ms",

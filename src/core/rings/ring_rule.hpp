@@ -39,19 +39,20 @@ public:
 
     struct Result {
         Outcome outcome;
-        uint64_t state; /* kAdmitted: mark of the event; kRefused: ms until a slot expires */
+        uint64_t state; /* kAdmitted: mark of the event, for a refund; kRefused: ms until a slot
+                           for the key expires; else 0 */
     };
 
-    /* Decides and records, provided that the first of the key's lines in the table has the key,
-     * and that the key's ring has all events that count.  Otherwise returns false: update() has to
-     * decide.  Describes a rejection. */
+    /* Decides and records, if the key is in the first of its lines in the table and its ring has
+     * all events that count.  Sets *rejection if the request is rejected.  Returns false if this
+     * shortcut does not apply, and the caller must call update(). */
     bool update_ready(uint64_t cost, Result *result, Verdict *rejection) {
         if (cost == 0 || cost > limit_) { return false; }
         Copy copy = events_.table().find_ready();
         return copy.kind == Copy::confirmed && update_copy(copy, cost, result, rejection);
     }
 
-    /* Decides and records in all cases. */
+    /* Does the same for all keys. */
     Result update(uint64_t cost, Verdict *rejection) {
         assert(limit_ >= 1 && cost <= kCostMax);
         Result result = {Outcome::kRefused, 0};
@@ -75,6 +76,7 @@ public:
         return {Outcome::kRefused, 1};
     }
 
+    /* Decides without recording.  Sets *rejection if the request would be rejected. */
     Outcome look(uint64_t cost, Verdict *rejection) {
         bool admitted = false;
 
@@ -89,6 +91,7 @@ public:
         return admitted ? Outcome::kAdmitted : Outcome::kRejected;
     }
 
+    /* Returns the used units divided by the limit. */
     double share() {
         uint64_t taken = 0;
         read([&] { taken = used(events_.oldest()); });
@@ -157,11 +160,11 @@ private:
         }
     }
 
-    /* Data for the description of a rejection. */
+    /* The numbers of a key that describe() needs. */
     struct Full {
-        uint64_t used;  /* units x w; refunds are not subtracted */
+        uint64_t used;  /* used units x w; refunds are not subtracted */
         uint64_t then;  /* tick of the oldest event that counts */
-        uint64_t own;   /* units of this event */
+        uint64_t own;   /* units of the oldest event that counts */
         uint64_t later; /* units of all later events; UINT64_MAX if the key has refunds */
     };
 
@@ -174,10 +177,10 @@ private:
                         cost, rejection);
     }
 
-    /* Describes a rejection.  Most requests wait only until the oldest event has lost units, and
-     * `key` tells when.  For other requests, the key is read again; returns false if the key admits
-     * the request by now.  Out of line and with copied arguments, so that admitted requests keep
-     * their values in registers. */
+    /* Describes a rejection.  Most requests need only wait until the oldest event has lost units,
+     * and `key` determines this time.  For other requests, reads the key again, and returns false
+     * if the key admits the request by now.  The function is out of line and copies its arguments,
+     * so that admitted requests keep their values in registers. */
     [[gnu::noinline]] static bool describe(const Claim &claim, uint64_t now_ms, Full key,
                                            uint64_t cost, Verdict *rejection) {
         const TickClock clock(*claim.policy, now_ms);
@@ -215,7 +218,7 @@ private:
      * the limit.  Requests of cost 0 are then admitted, and descriptions ignore these units. */
     bool is_capped() const { return claim_.policy->counts_rejected && events_.clock().is_log; }
 
-    /* Returns the ms until used <= room if no request is admitted; more than `room` is used now. */
+    /* Returns the ms until used <= room if no request is admitted.  Now, used > room. */
     [[gnu::always_inline]] uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
         /* most requests need only the oldest event */
         return !events_.has_refunds() && oldest.later <= room

@@ -11,16 +11,17 @@
 namespace limit_sliding {
 
 /*
- * Records rejected requests in a history (ring_rule.hpp) as if they were admitted, and refunds its
- * units.
+ * Refunds units of a history (ring_rule.hpp), and records rejected requests in the history as if
+ * they were admitted.
  *
- * With rejected requests, a history may hold more units than the limit.  In a log only the newest
- * units up to the limit matter: no request is admitted while they are in the window, and older
- * units leave it first.  So pages of older units are deleted.  In a counter each part holds up to
- * the limit.
+ * With rejected requests, a history may have more units than the limit.  In a log only the newest
+ * units up to the limit matter: no request is admitted while these are in the window, and older
+ * units leave the window first.  So pages of older units are deleted.  In a counter, each part
+ * records at most as many units as the limit.
  *
- * The sum of two windows must not reach the number at which totals wrap.  So there may be no room
- * for a cost if the limit exceeds 200,000, and costs or bursts are a large part of the limit.
+ * The units of two windows together must stay below 2^23, where totals wrap.  If the limit exceeds
+ * 200,000, and costs or bursts are a large part of the limit, the cost of a rejected request may
+ * therefore be recorded in part, or not at all.
  */
 class RingSettlement : private UsedUnits {
 public:
@@ -59,9 +60,10 @@ private:
     /* The largest number of units in a window. */
     static constexpr uint64_t kMost = Event::kTotalMask / 2;
 
-    static_assert(kNarrowMax <= kMost, "what is admitted has room");
+    static_assert(kNarrowMax <= kMost, "admitted units have room");
 
-    /* Returns the units to hold.  Policy::held is valid only for the zone's window. */
+    /* Returns how many of the newest units the history keeps.  Policy::held is valid only for the
+     * zone's window. */
     uint64_t held() const {
         const Policy &policy = *events_.store().policy;
         return policy.algorithm == Algorithm::kLog && policy.salt == 0
@@ -69,7 +71,8 @@ private:
                    : limit_;
     }
 
-    /* Returns false if the key has changed; the caller tries again. */
+    /* Records the cost in a copy of the key, as far as there is room.  Returns false if the key has
+     * changed; the caller tries again. */
     bool record_copy(Copy copy, uint64_t cost) {
         if (!events_.open(copy)) { return false; }
 
@@ -99,7 +102,7 @@ private:
         return oldest.position == events_.count() ? 0 : oldest.own + oldest.later;
     }
 
-    /* Returns the units of the newest event if it is of the present tick. */
+    /* Returns the units of the present tick. */
     uint64_t units_now() {
         if (events_.count() == 0 || events_.tick_of(events_.newest()) != events_.clock().tick) {
             return 0;
@@ -107,8 +110,9 @@ private:
         return events_.found(events_.count() - 1).own;
     }
 
-    /* Subtracts the refunded units from `cost`; the caller refunds the rest from the newest events.
-     * Returns false if the key has changed; the caller tries again. */
+    /* Refunds units of the event with this mark, and subtracts them from *cost.  The caller refunds
+     * the rest from the newest events.  Sets *cost to 0 if the event is missing.  Returns false if
+     * the key has changed; the caller tries again. */
     bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
         if (!events_.open(copy)) { return false; }
 
@@ -147,6 +151,7 @@ private:
 
     uint64_t tick_of(uint64_t mark) const { return events_.tick_of({mark & Event::kTickMask}); }
 
+    /* Refunds `given` units of an event.  Returns false if the key has changed. */
     bool give_back_of(const Events::Found &found, uint64_t given) {
         if (is_open(found)) {
             Event newest = events_.newest();
@@ -158,7 +163,9 @@ private:
         return true;
     }
 
-    /* Refunds units of the newest event or part, and subtracts them from `cost`. */
+    /* Refunds units of the newest event, if it is open and has units, else of the newest part with
+     * units, and subtracts them from *cost.  Sets *cost to 0 if no units are left to refund.
+     * Changes nothing if the key has changed; the caller tries again. */
     void give_back_copy(Copy copy, uint64_t *cost) {
         if (!events_.open(copy)) { return; }
 
@@ -216,7 +223,8 @@ private:
                - (first.position <= newest.position && is_open(newest) ? newest.own : 0);
     }
 
-    /* Returns how many units of a closed event can be refunded. */
+    /* Returns how many units of a closed event can be refunded: its own, but no more than are left
+     * in its part. */
     uint64_t left_of(const Events::Found &found) {
         if (!events_.has_refunds()) { return found.own; }
         uint64_t tick = events_.tick_of(found.event);

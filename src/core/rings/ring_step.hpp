@@ -27,6 +27,12 @@ public:
         return ends.newest.is_valid() ? 1 + units(ends.before, ends.newest.total()) : 0;
     }
 
+    /* Returns the used share of a limit, with all events in full. */
+    double share(const Copy &copy, uint64_t limit) const {
+        const uint64_t taken = used(copy);
+        return taken == 0 ? 0 : static_cast<double>(taken - 1) / static_cast<double>(limit);
+    }
+
     uint64_t expires_ms(const Copy &copy) const {
         Ends ends = find_ends(copy);
         if (!ends.newest.is_valid()) { return 0; }

@@ -16,6 +16,7 @@
 #include "core/rules/bucket.hpp"
 #include "core/rules/counter.hpp"
 #include "core/rules/fixed_window.hpp"
+#include "core/rules/in_flight.hpp"
 #include "core/table/other_window_slots.hpp"
 #include "core/table/slot.hpp"
 #include "core/table/table.hpp"
@@ -41,6 +42,8 @@ auto with_algorithm(const Policy &policy, uint64_t time_ms, uint64_t limit, cons
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
         return visit(Bucket(policy, time_ms, limit));
+    case Algorithm::kInFlight:
+        return visit(InFlight(policy, time_ms, limit));
     default:
         return visit(Counter(policy, time_ms, limit));
     }
@@ -81,6 +84,15 @@ struct WordView {
     uint64_t used(const Copy &copy) const { return seen.rank(copy.bare_state()); }
 
     uint64_t expires_ms(const Copy &copy) const { return seen.expires_ms(copy.bare_state()); }
+
+    /* Returns the used share of the claim's limit; 1 if not even one request fits. */
+    double share(const Copy &copy, uint64_t) const {
+        uint64_t next;
+        const double used_share = seen.share(copy.bare_state());
+        const bool has_room = (used_share < 0.5 && claim->limit > 1 && !claim->policy->is_bucket())
+                              || seen.admit(copy.bare_state(), 1, &next);
+        return has_room ? used_share : 1;
+    }
 
     uint64_t used_at_all(const Copy &copy, unsigned digits) const {
         return seen.rank_at_all(copy.bare_state(), digits);

@@ -144,10 +144,10 @@ public:
         return {};
     }
 
-    /* Returns true if the slot has a state of any key that has not expired. */
+    /* Returns true if the copy has a state of any key that has not expired. */
     template <class Step>
-    bool is_live(Slot &slot, const Step &step) const {
-        return used_there(step, Copy::read(slot)) != 0;
+    bool is_live(const Copy &copy, const Step &step) const {
+        return used_there(step, copy) != 0;
     }
 
     /* Withdraws the state of any key if the state is two epochs old.  Returns true if so. */
@@ -258,6 +258,16 @@ public:
 
         *refused_ms = give_up().state;
         return {};
+    }
+
+    /* Withdraws copies of the key that have no state yet, such as that of a process that has died
+     * while it claimed the slot.  A living process claims a slot again. */
+    void withdraw_tentative() const {
+        search([&](Slot &slot, bool) {
+            Copy copy = inspect(slot);
+            if (copy.kind == Copy::tentative) { copy.store(Copy::kDead); }
+            return false;
+        });
     }
 
     /* Replaces the key's state by change(state), if the key has one. */

@@ -17,6 +17,14 @@ namespace limit_sliding {
 constexpr auto kSecretBytes = 16;
 constexpr auto kZoneAlign = 128; /* bytes */
 
+/* The numbers of keys by their used share of one limit, in bands of 20%.  The last band has the
+ * keys for which not even one more request fits.  Keys with their own window are left out. */
+struct KeyShares {
+    static constexpr size_t kBands = 6;
+
+    uint64_t keys[kBands];
+};
+
 /* The memory of a zone: this head, lines of slots, and the marks of their pages.  Fields that
  * requests read share no cache line with counts that evictions write. */
 struct Zone {
@@ -54,9 +62,10 @@ struct Zone {
     /* Returns the number of slots with a live state among `bytes` of slots; exact if these are all
      * slots.  Otherwise the number is an estimate: `used` x live share of the used slots in this
      * part, a random sample because keys are hashed.  A walk over a gigabyte takes a good part of
-     * a second. */
+     * a second.  `shares` gets the keys by their used share of the limit, from a sample of
+     * bytes / 64 keys; nullptr: nothing. */
     uint64_t keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
-                  uint64_t bytes) const;
+                  uint64_t bytes, KeyShares *shares = nullptr) const;
 
     /* Withdraws states that are two epochs old, in one part of `bytes` of the slots; `part` is its
      * number modulo the number of parts.  Returns the number of withdrawn states.  The caller must

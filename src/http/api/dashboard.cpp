@@ -12,8 +12,8 @@ namespace {
 /* Restricts the browser to the page's own script and style, and to requests to this server.
  * "make page" renews the hashes, and "make check" fails if they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
-                           "style-src 'sha256-YDeShXqIZkxxXiN9S1t5LjA6mfoaB2w9g1m8EjBd810='; "
-                           "script-src 'sha256-y/QtwbxewKRsJjdqouWYqyM53iYOt6OOTByldoMCX4w='; "
+                           "style-src 'sha256-Ty03sDNzB/0ZUvWXxPZWnUvab5UfCxuSpI8a3uo4c+c='; "
+                           "script-src 'sha256-SplBRLWq8F9uwflbyQEPabznJVsUeY4rxQjcy6YZJ5k='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

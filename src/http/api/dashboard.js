@@ -2,14 +2,15 @@
 
 const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
 
-const main = document.querySelector("main");
-const alarms = new Alarms();
+const alarms = new Alarms(byId("alarms"));
 const totals = new Facts();
 let cards = new Map();
 let time = 0;                              // of the last answer, in ms
+let host = "limit_sliding";
 let told;                                  // the last state shown
 
 byId("totals").append(totals.node);
+byId("tables").append(zoneTable.node, redisTable.node);
 
 
 // ---- the page ----
@@ -20,86 +21,92 @@ function show(answer) {
     const before = cards;
     cards = new Map();
     time = answer.time_ms;
+    host = answer.host ?? host;
     keyDialog.write = answer.write;
-    put(byId("version"), version + ", NGINX " + nginx);
+    put(byId("host"), host);
+    put(byId("version"), "limit_sliding " + version + ", NGINX " + nginx);
 
-    for (const [Card, all] of [[Zone, zones], [Redis, redis]]) {
+    for (const [Kind, all] of [[Zone, zones], [Redis, redis]]) {
         for (const [name, values] of Object.entries(all)) {
-            const id = Card.name + " " + name;
-            const card = before.get(id) ?? new Card(name);
-            card.node.id = id;
-            cards.set(id, card);
+            const card = before.get(Kind.name + " " + name)
+                ?? new Kind(name);
+            cards.set(card.id, card);
             card.set(values, time);
         }
     }
+    for (const [id, card] of before) {
+        cards.has(id) || card.node?.remove();
+    }
 
-    alarms.set(answer);
-    arrange();
-    sum(Object.values(zones));
+    const all = [...cards.values()];
+    alarms.set(all, time);
+    const bad = new Set(alarms.found.filter(({ kind }) => kind === "bad")
+        .map(({ id }) => id));
+    all.forEach(card => card.isBad = bad.has(card.id));
+    sum(all.filter(({ zone }) => zone));
     look();
     return alarms.count;
 }
 
-// Sorts the cards: the worst first, else as they are configured.
-function arrange() {
-    const nodes = [...cards.values()].map(card => card.node)
-        .sort((a, b) => alarms.rank(a.id) - alarms.rank(b.id));
-    if (nodes.length !== main.children.length
-        || nodes.some((node, i) => node !== main.children[i]))
-    {
-        const focused = document.activeElement;
-        main.replaceChildren(...nodes);
-        if (main.contains(focused)) {
-            focused.focus({ preventScroll: true });
-        }
-    }
-}
-
+// Shows the key figures of all zones.
 function sum(zones) {
-    const counters = [...cards.values()].filter(card => card instanceof Zone)
-        .map(card => card.counters);
-    const rate = name => {
-        const rates = counters.map(counter => counter.rate(name))
-            .filter(rate => rate !== null);
-        return rates.length ? perSecond(rates.reduce((a, b) => a + b)) + "/s"
-            : NONE;
-    };
-    const all = name => count(zones.reduce((n, zone) => n + zone[name], 0));
+    const add = value => zones.map(value).filter(n => n !== null)
+        .reduce((a, b) => a + b, 0);
+    const known = zones.some(card => requests(card) !== null);
+    const all = add(card => requests(card));
+    const rejected = add(({ counters }) => counters.rate("rejected"));
+    const measured = zones.map(({ times: { mean } }) => mean)
+        .filter(mean => mean !== null);
     totals.set({
-        "zones": count(zones.length),
-        "passed": rate("passed"),
-        "delayed": rate("delayed"),
-        "rejected": rate("rejected"),
-        "keys held": all("keys"),
-        "banned": all("banned")
+        "requests/s": known ? perSecond(all) : NONE,
+        "rejected": known ? percent(all ? rejected / all : 0) : NONE,
+        "keys at limit": count(add(card => keysFrom(card, 100))),
+        "per decision": measured.length ? latencies([measured
+            .reduce((a, b) => a + b) / measured.length])[0] : NONE
     });
 }
 
-// Shows the cards that match the filter, with their charts and keys.
+// Shows the rows that match the filter, and the open cards.
 function look() {
     const filter = byId("filter").value.trim().toLowerCase();
     const all = [...cards.values()];
-    const most = Math.max(...all.filter(card => card instanceof Zone)
-        .map(card => card.chart.most));
-    let matches = 0;
+    const matches = ({ id, zone }) => [id, zone?.key, zone?.algorithm,
+        zone?.full, zone?.redis].join(" ").toLowerCase().includes(filter);
 
-    for (const card of all) {
-        const words = card.node.id + " " + card.facts.node.textContent;
-        card.node.hidden = !words.toLowerCase().includes(filter);
-        matches += !card.node.hidden;
-        card.chart.show(time, byId("common").checked && card instanceof Zone
-            ? most : card.chart.most);
-        card.offenders?.show();
-    }
-    put(byId("matches"), filter ? matches + " of " + all.length : "");
+    zoneTable.set(all.filter(({ zone }) => zone));
+    redisTable.set(all.filter(({ redis }) => redis));
+    const shown = zoneTable.filter(matches) + redisTable.filter(matches);
+    put(byId("matches"), filter ? shown + " of " + all.length : "");
+    all.forEach(card => card.node && card.show());
 }
 
 byId("view").addEventListener("input", look);
 
-// Clears the filter, so that the target of a link is shown.
-function showAll() {
-    byId("filter").value = "";
-    look();
+
+// ---- open cards, in the order of the configuration ----
+
+function openCard(id) {
+    const card = cards.get(id);
+    if (card && !card.node) {
+        card.open();
+        byId("cards").append(...[...cards.values()]
+            .map(({ node }) => node).filter(node => node));
+        look();
+    }
+}
+
+function toggleCard(id) {
+    const card = cards.get(id);
+    if (card.node) {
+        const row = (card.zone ? zoneTable : redisTable).rows.get(id);
+        const within = card.node.contains(document.activeElement);
+        card.close();
+        look();
+        within && row.querySelector("button").focus();
+    } else {
+        openCard(id);
+        card.node.scrollIntoView({ block: "nearest" });
+    }
 }
 
 
@@ -109,15 +116,14 @@ function showAll() {
 // Writes only changes, as screen readers read all new text.
 function tell(problem, wrong = 0) {
     const now = problem || wrong;
+    const state = wrong + (wrong === 1 ? " problem" : " problems");
+    document.title = (problem ? "stale: " : wrong ? state + ": " : "") + host;
     if (now === told) {
         return;
     }
     told = now;
-    const state = wrong + (wrong === 1 ? " problem" : " problems");
     document.body.classList.toggle("stale", problem);
     document.body.classList.toggle("wrong", wrong);
-    document.title = (problem ? "stale: " : wrong ? state + ": " : "")
-        + "limit_sliding";
     put(byId("state"), problem ? "stale since "
         + new Date().toLocaleTimeString() + ": " + problem
         : wrong ? state : "live");
@@ -130,7 +136,12 @@ async function poll() {
         if (!response.ok) {
             throw new Error("HTTP status " + response.status);
         }
+        const first = !time;
         tell("", show(await response.json()));
+        if (first && location.hash) {
+            openCard(decodeURIComponent(location.hash.slice(1)));
+            byId(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+        }
     } catch (error) {
         tell(error.message);
     }

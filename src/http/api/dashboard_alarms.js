@@ -1,30 +1,26 @@
 // The dashboard's script, third part: present problems, on top of the page.
 
-const RECENT_MS = 90000;                   // how long a problem is shown
-const PLACES = 8;                          // cards named for each kind
-const FULL = 0.9;                          // share of slots in use
+const RECENT_MS = 60000;                   // a problem is shown for so long
+const LINES = 12;                          // at most so many are listed
+const FULL = 0.9;                          // share in use that is a problem
 
-// Kinds of problems, the worst first.
-const ALARMS = {
-    breaker: "The breaker is open, Redis is not asked",
-    refused: "Full, new keys are turned away",
-    fallback: "Decided by on_error, without Redis",
-    evicted: "Full, keys are forgotten",
-    failed_calls: "Calls have no answer, or an error",
-    unsettled: "Units that Redis was not told of",
-    unlimited: "No request is limited, keys or rates are empty",
-    errors: "Keys, rates or costs that cannot be used",
-    full: "More than 90% full",
-    bans: "Keys are banned"
-};
+const DECIDED = { local: "decided by each node alone", allow: "let through",
+    deny: "rejected" };
 
 class Alarms {
-    node = byId("alarms");
     past = new Map();
 
-    // Returns true if a counter has risen lately.  A counter that has fallen,
-    // or was not seen for long, starts anew.
+    constructor(node) {
+        this.node = node;
+    }
+
+    // Returns true if a counter without a timeline has risen in the last
+    // RECENT_MS.  The first value does not count as a rise, nor does one after
+    // a restart of the counter or a pause of the page.
     rises(name, value, time) {
+        if (!(value >= 0)) {
+            return false;
+        }
         const past = this.past.get(name);
         const anew = !past || value < past.value || time < past.time
             || time - past.time > RECENT_MS;
@@ -33,75 +29,148 @@ class Alarms {
         return time - last < RECENT_MS;
     }
 
-    // Records the problems of a card: states in `wrong`, or counters that rise.
-    watch(id, values, time) {
-        const wrong = {
-            breaker: values.breaker && values.breaker !== "closed",
-            unlimited: values.unlimited && !CHARTED.some(name => values[name]),
-            full: values.keys > FULL * values.slots,
-            bans: values.banned > 0 || undefined
-        };
-        Object.keys(ALARMS).forEach((name, rank) => {
-            const value = values[name];
-            const rises = value >= 0
-                && this.rises(id + " " + name, value, time);
-            if (wrong[name] ?? rises) {
-                this.found[rank].push(id);
-            }
-        });
+    // Lists the problems of a Redis, the worst first.
+    ofRedis(id, counters, redis, zones) {
+        const open = redis.breaker !== "closed";
+        const affected = zones.filter(({ zone, counters }) =>
+            zone.redis === redis.name && fallback(counters) > 0);
+        if (open) {
+            const all = affected.reduce((n, { counters }) =>
+                n + fallback(counters), 0);
+            const how = [...new Set(affected.map(({ zone }) =>
+                DECIDED[zone.on_error]))].join(" or ");
+            const names = affected.slice(0, 3).map(({ name }) => name);
+            this.add(id, "breaker open" + (redis.open_ms === undefined ? ""
+                : " for " + about(redis.open_ms)) + (all > 0 ? ", "
+                    + perSecond(all) + " requests/s of "
+                    + (affected.length > 1 ? "zones " : "zone ")
+                    + names.join(", ") + (affected.length > 3 ? " and "
+                        + (affected.length - 3) + " more" : "") + " " + how
+                    : ""));
+        } else {
+            this.lately(id, counters, "failed_calls", "calls/s fail");
+        }
+        if (this.rises(id + " evicted", redis.memory?.evicted, this.time)) {
+            this.add(id, "its memory is full, it evicts keys");
+        }
+        if (this.rises(id + " unsettled", redis.unsettled, this.time)) {
+            this.add(id, "it was not told of some units, "
+                + count(redis.unsettled) + " in all");
+        }
     }
 
-    // Shows the problems.
-    set({ time_ms, zones, redis }) {
-        this.found = Object.keys(ALARMS).map(() => []);
-        for (const [name, values] of Object.entries(redis)) {
-            this.watch("Redis " + name,
-                { ...values, evicted: values.memory?.evicted }, time_ms);
+    // Lists the problems of a zone, the worst first; bans are no problem.
+    ofZone(id, counters, zone, open) {
+        this.lately(id, counters, "refused", "new keys/s refused, it is full");
+        if (!open) {
+            this.lately(id, counters, "fallback", "requests/s "
+                + (DECIDED[zone.on_error] ?? "decided without Redis"));
         }
-        for (const [name, zone] of Object.entries(zones)) {
-            this.watch("Zone " + name,
-                { ...zone, fallback: zone.sources?.fallback }, time_ms);
+        this.lately(id, counters, "evicted", "keys/s evicted, it is full");
+        this.rejecting(id, counters);
+        if (zone.unlimited && !CHARTED.some(name => zone[name])) {
+            this.add(id, "limits no request, its key or rate is empty");
         }
-        const text = JSON.stringify(this.found);
-        if (text !== this.text) {
-            this.text = text;
-            this.show();
+        if (this.rises(id + " errors", zone.errors, this.time)) {
+            this.add(id, "rates or costs are invalid, "
+                + count(zone.errors) + " so far");
         }
+        if (zone.keys > FULL * zone.slots) {
+            this.add(id, percent(zone.keys / zone.slots) + " full");
+        }
+        if (zone.in_flight > FULL * zone.in_flight_max) {
+            this.add(id, "the room for requests in flight is "
+                + percent(zone.in_flight / zone.in_flight_max) + " full");
+        }
+        if (zone.banned > 0) {
+            this.add(id, count(zone.banned) + (zone.banned === 1
+                ? " key is banned" : " keys are banned"), "info");
+        }
+    }
+
+    // Lists a counter that has risen in the last minute.
+    lately(id, counters, name, text) {
+        const increases = counters.increases(name);
+        const spell = counters.lasts(i => increases[i] > 0);
+        if (spell) {
+            const n = increases.slice(-RECENT).reduce((a, b) => a + b, 0);
+            const ms = Math.min(spell.ms, RECENT_MS);
+            this.add(id, perSecond(n * 1000 / Math.max(ms, 1000)) + " " + text
+                + lasting(spell));
+        }
+    }
+
+    // Lists a zone that rejects most requests.
+    rejecting(id, counters) {
+        const all = CHARTED.map(name => counters.increases(name));
+        const rejected = counters.increases("rejected");
+        const total = i => all.reduce((n, values) => n + (values[i] ?? 0), 0);
+        const spell = counters.lasts(i => rejected[i] * 2 > total(i));
+        const last = counters.timeline.periods - 2;
+        if (spell && spell.ago <= counters.timeline.age_ms
+            && rejected[last] >= 10 && rejected[last] * 2 > total(last))
+        {
+            this.add(id, percent(rejected[last] / total(last))
+                + " of its requests rejected, "
+                + perSecond(counters.rate("rejected")) + "/s"
+                + lasting(spell));
+        }
+    }
+
+    add(id, text, kind = "bad") {
+        this.found.push({ id, text, kind });
+    }
+
+    // Shows the problems of cards: { id, name, zone or redis, counters }.
+    set(cards, time) {
+        this.found = [];
+        this.time = time;
+        const zones = cards.filter(({ zone }) => zone);
+        const open = new Set();
+        for (const { id, name, redis, counters } of cards) {
+            if (redis) {
+                this.ofRedis(id, counters, { ...redis, name }, zones);
+                redis.breaker !== "closed" && open.add(name);
+            }
+        }
+        for (const { id, zone, counters } of zones) {
+            this.ofZone(id, counters, zone, open.has(zone.redis));
+        }
+        this.found.sort((a, b) => (a.kind === "info") - (b.kind === "info"));
+        this.show();
     }
 
     show() {
-        const lines = this.found.map((ids, rank) => [ids, rank])
-            .filter(([ids]) => ids.length)
-            .map(([ids, rank]) => this.line(Object.values(ALARMS)[rank], ids));
-        this.node.classList.toggle("bad", lines.length);
+        const { found, node } = this;
         const { href } = document.activeElement;
-        this.node.replaceChildren(lines.length ? element("ul", "", ...lines)
-            : "Nothing is wrong.");
-        [...this.node.querySelectorAll("a")].find(link => link.href === href)
-            ?.focus();
-    }
-
-    line(text, ids) {
-        const line = element("li", "", element("strong", "", text + ":"));
-        for (const id of ids.slice(0, PLACES)) {
+        node.classList.toggle("bad", this.count);
+        const lines = found.slice(0, LINES).map(({ id, text, kind }) => {
             const link = element("a", "", bdi(id));
             link.href = "#" + encodeURIComponent(id);
-            link.onclick = showAll;
-            line.append(" ", link);
+            link.onclick = () => openCard(id);
+            return element("li", kind, link, " ", text);
+        });
+        if (found.length > LINES) {
+            lines.push(element("li", "", `and ${found.length - LINES} more`));
         }
-        if (ids.length > PLACES) {
-            line.append(" and " + (ids.length - PLACES) + " more");
-        }
-        return line;
+        node.replaceChildren(lines.length ? element("ul", "", ...lines)
+            : "No problems");
+        [...node.querySelectorAll("a")].find(link => link.href === href)
+            ?.focus({ preventScroll: true });
     }
 
     get count() {
-        return this.found.flat().length;
+        return this.found.filter(({ kind }) => kind === "bad").length;
     }
+}
 
-    // The rank of a card's worst problem, from 0 for the worst kind.
-    rank(id) {
-        const rank = this.found.findIndex(ids => ids.includes(id));
-        return rank < 0 ? this.found.length : rank;
-    }
+// Returns the requests per second that were decided without Redis.
+function fallback(counters) {
+    return counters.rate("fallback") ?? 0;
+}
+
+// Says for how long a problem has lasted, or how long ago it ended.
+function lasting({ ms, ago, whole }) {
+    return ago > 15000 ? ", until " + about(ago) + " ago"
+        : whole ? ", for 10 min or longer" : ", for " + about(ms);
 }

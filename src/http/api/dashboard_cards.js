@@ -1,12 +1,10 @@
-// The dashboard's script, fifth part: the cards of zones and of Redis.
+// The dashboard's script, sixth part: the cards of zones and of Redis.
 
 const OFFENDERS = 10;                      // shown before a click shows all
+const MEMORY = 0.7;                        // share of slots that is shown
 
-const CHARTED = ["passed", "delayed", "rejected", "delayed_dry_run",
-    "rejected_dry_run"];
-const RARE = ["delayed_dry_run", "rejected_dry_run", "unlimited", "errors",
-    "refused", "bans", "banned_requests"];
-const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
+const RARE = ["unlimited", "errors", "evicted", "refused", "bans",
+    "banned_requests"];
 
 const keyDialog = new KeyDialog();
 
@@ -23,7 +21,7 @@ class Offenders {
             this.all = !this.all;
             this.show();
         });
-        this.node = element("div", "", this.table.node, this.none,
+        this.node = element("div", "part", this.table.node, this.none,
             this.button);
     }
 
@@ -71,12 +69,6 @@ class Offenders {
 class Times {
     past = [];
 
-    constructor(title) {
-        this.facts = new Facts();
-        this.node = element("div", "", element("h3", "", title
-            + " of the last 3 minutes"), this.facts.node);
-    }
-
     // Takes the number of durations, their sum, and buckets, [bound, number up
     // to it].  The sum and the bounds are in us.  p50 and p99 are bounds.
     set(n, sum, buckets, time) {
@@ -84,116 +76,230 @@ class Times {
             && then.time <= time && then.time > time - SPAN_MS);
         this.past.push({ n, sum, buckets, time });
         const then = this.past[0];
-        const lately = n - then.n;
 
+        // the page has just been opened
+        const first = this.past.length === 1 ? { n: 0, sum: 0, buckets: null }
+            : then;
+        const lately = n - first.n;
         const within = share => {
             const i = buckets.findIndex(([, n], i) =>
-                n - then.buckets[i][1] >= share * lately);
+                n - (first.buckets?.[i][1] ?? 0) >= share * lately);
             return i < 0 ? Infinity : buckets[i][0];
         };
+        this.mean = lately ? (sum - first.sum) / lately : null;
+        this.p50 = lately ? within(0.5) : null;
+        this.p99 = lately ? within(0.99) : null;
+    }
 
-        const shown = us => lately ? latency(us) : NONE;
-        this.facts.set({
-            "mean": shown((sum - then.sum) / lately),
-            "p50": shown(within(0.5)),
-            "p99": shown(within(0.99))
-        });
+    get facts() {
+        const [mean, p50, p99] = latencies([this.mean, this.p50, this.p99]);
+        return { mean, p50, p99 };
     }
 }
 
 
 // ---- cards ----
 
-class Zone {
+// A part of a card, which is hidden if it has nothing to show.
+function part(title, ...children) {
+    return element("div", "part", element("h3", "", title), ...children);
+}
+
+// The rates of counters, without those that never counted.
+class Rates {
+    constructor(title, what) {
+        this.table = table(title, what, "per second", "peak", "total");
+        this.node = element("div", "part", this.table.node);
+    }
+
+    // Takes [name, class, rate, peak, total, whether it is always shown].
+    set(rows) {
+        const shown = rows.filter(([, , , , total, always]) => total || always);
+        this.table.body.replaceChildren(...shown.map(
+            ([name, line, rate, peak, total]) => {
+                const head = element("th", line, name.replaceAll("_", " "));
+                head.scope = "row";
+                return element("tr", "", head, ...[perSecond(rate),
+                    peak === null ? NONE : perSecond(peak), count(total)]
+                    .map(text => element("td", "n", text)));
+            }));
+        this.node.hidden = !shown.length;
+    }
+}
+
+// What all cards have: figures for the tables, and a section while it is open.
+class Card {
+    counters = new Counters();
+    times = new Times();
+
     constructor(name) {
-        const requests = counterTable("Requests", "decision");
+        this.name = name;
+        this.id = this.constructor.name + " " + name;
+    }
+
+    get isOpen() {
+        return Boolean(this.node);
+    }
+
+    open() {
         this.facts = new Facts();
-        this.counters = new Counters(requests.body, COUNTERS, RARE);
-        this.chart = this.counters.chart(...CHARTED);
+        this.chart = new Chart(this.charted);
+        this.rates = new Rates(...this.rated);
+        this.timing = new Facts();
+        const close = button("Close", () => toggleCard(this.id));
+        close.ariaLabel = "Close " + this.id;
+        this.node = element("section", "", element("header", "",
+            element("h2", "", this.constructor.name + " ", bdi(this.name)),
+            close),
+        this.facts.node, this.chart.node,
+        element("div", "parts", this.rates.node,
+            part(this.timed, this.timing.node), ...this.parts()));
+        this.node.id = this.id;
+        this.node.ariaLabel = this.id;
+        this.show();
+    }
+
+    close() {
+        this.node.remove();
+        this.node = null;
+    }
+}
+
+class Zone extends Card {
+    charted = [...CHARTED, "fallback"];
+    rated = ["Requests", "decision"];
+    timed = "Time of a decision";
+
+    set(zone, time) {
+        this.zone = zone;
+        this.counters.set({ ...zone, fallback: zone.sources?.fallback ?? 0 },
+            time);
+        this.times.set(zone.measured, zone.decision_times.sum_ns / 1000,
+            zone.decision_times.buckets.map(({ le_ns, decisions }) =>
+                [le_ns / 1000, decisions]), time);
+    }
+
+    parts() {
+        this.sources = new Rates("Where decided", "source");
+        this.shares = table("Keys by share of the limit, a sample",
+            "used", "keys");
+        this.sharing = element("div", "part shares", this.shares.node);
+        this.full = element("p");
         this.meter = element("meter");
         this.meter.high = FULL;
         this.meter.ariaLabel = "slots held";
-        this.full = element("p");
-        this.times = new Times("Decisions");
-        this.sources = counterTable("Where decided", "source");
-        this.offenders = new Offenders(name);
-        this.node = element("section", "",
-            element("h2", "", "Zone ", bdi(name)),
-            this.facts.node, this.chart.node, requests.node,
-            element("div", "full", this.full, this.meter),
-            this.times.node, this.sources.node, this.offenders.node,
-            button("Look up a key",
-                () => keyDialog.open(name, this.configured)));
+        this.memory = part("Memory", this.full, this.meter);
+        this.offenders = new Offenders(this.name);
+        this.offenders.node.append(button("Look up a key",
+            () => keyDialog.open(this.name, this.zone.key)));
+        return [this.sharing, this.memory, this.sources.node,
+            this.offenders.node];
     }
 
-    set(zone, time) {
-        this.configured = zone.key;
+    show() {
+        const { zone, counters } = this;
         const lease = zone.leases?.size;
         this.facts.set({
-            "limit": zone.limit === null ? zone.rate : count(zone.limit),
-            "window": duration(zone.window_ms),
+            "limit": zone.limit === null ? zone.rate ?? zone.inflight
+                : count(zone.limit),
+            "window": zone.window_ms && duration(zone.window_ms),
             "burst": zone.burst >= 0 ? count(zone.burst) : "",
             "algorithm": zone.algorithm,
             "key": zone.key,
             "when full": zone.full,
             "size": bytes(zone.bytes),
-            "own limits": count(zone.own_limits),
+            "keys held": count(zone.keys),
+            "in flight": zone.in_flight_max ? count(zone.in_flight) + " of "
+                + count(zone.in_flight_max) : "",
+            "own limits": zone.own_limits ? count(zone.own_limits) : "",
             "penalty": penalty(zone.penalty),
-            "banned now": zone.penalty && count(zone.banned),
+            "banned now": zone.banned ? count(zone.banned) : "",
             "Redis": zone.redis,
             "leases size": lease > 0 ? count(lease) : lease
         });
-        this.counters.set(zone, time);
-        this.sources.node.hidden = !zone.sources;
-        if (zone.sources) {
-            this.bySource ??= new Counters(this.sources.body,
-                Object.keys(zone.sources));
-            this.bySource.set(zone.sources, time);
-        }
+        this.chart.show(counters);
+        const row = (name, line = "", always = false) => [name, line,
+            counters.rate(name), counters.timeline[name]
+                || CHARTED.includes(name) ? counters.peak(name) : null,
+            zone[name], always];
+        this.rates.set([...CHARTED.map(name => row(name, "series "
+            + lineClass(name), ["passed", "rejected"].includes(name))),
+        ...RARE.map(name => row(name))]);
+        this.sources.set(Object.keys(zone.sources ?? {}).map(name => [name,
+            name === "fallback" ? "series fallback" : "",
+            counters.rate(name, all => all.sources[name]),
+            name === "fallback" ? counters.peak(name) : null,
+            zone.sources[name]]));
+        this.timing.set(this.times.facts);
 
-        const share = zone.slots ? zone.keys / zone.slots : 0;
-        this.meter.value = share;
-        put(this.full, tenth.format(share * 100) + "% full: "
-            + count(zone.keys) + " of " + count(zone.slots)
-            + " slots held, " + count(zone.slots_used) + " ever used");
-        this.times.set(zone.measured, zone.decision_times.sum_ns / 1000,
-            zone.decision_times.buckets.map(({ le_ns, decisions }) =>
-                [le_ns / 1000, decisions]), time);
+        const used = zone.slots ? zone.keys / zone.slots : 0;
+        this.memory.hidden = used < MEMORY;
+        this.meter.value = used;
+        put(this.full, percent(used) + " of the slots are held");
+        this.showShares(zone.shares ?? {});
         this.offenders.set(zone.top, zone.key);
+        this.offenders.show();
+    }
+
+    // Keys by their used share of the limit, from a sample, as bars.
+    showShares(shares) {
+        const bands = Object.entries(shares).reverse();
+        const most = Math.max(1, ...bands.map(([, n]) => n));
+        this.sharing.hidden = !bands.some(([, n]) => n > 0);
+        this.shares.body.replaceChildren(...bands.map(([from, n]) => {
+            const head = element("th", "", from === "100" ? "100%"
+                : from + "\u2013" + (Number(from) + 20) + "%");
+            head.scope = "row";
+            const bar = element("span", from === "100" ? "bar bad" : "bar");
+            bar.hidden = n === 0;
+            bar.style.setProperty("width", n * 60 / most + "%");
+            return element("tr", "", head, element("td", "", bar,
+                " " + count(n)));
+        }));
     }
 }
 
-class Redis {
-    constructor(name) {
-        const calls = counterTable("Calls", "what");
-        this.facts = new Facts();
-        this.breaker = element("span", "badge");
-        this.counters = new Counters(calls.body,
-            ["calls", "failed_calls", "breaker_opened"]);
-        this.chart = this.counters.chart("calls", "failed_calls");
-        this.times = new Times("Round trips");
-        this.node = element("section", "",
-            element("h2", "", "Redis ", bdi(name), " ", this.breaker),
-            this.facts.node, this.chart.node, calls.node,
-            this.times.node);
-    }
+class Redis extends Card {
+    charted = ["calls", "failed_calls"];
+    rated = ["Calls", "what"];
+    timed = "Round trips";
 
     set(redis, time) {
-        const { breaker, memory } = redis;
-        const open = breaker !== "closed";
-        put(this.breaker, "breaker " + breaker);
-        this.breaker.classList.toggle("bad", open);
+        this.redis = redis;
+        this.counters.set(redis, time);
+        this.times.set(redis.calls, redis.latency.sum_us, redis.latency.buckets
+            .map(({ le_us, calls }) => [le_us, calls]), time);
+    }
+
+    parts() {
+        return [];
+    }
+
+    show() {
+        const { redis, counters } = this;
+        const { memory } = redis;
         this.facts.set({
+            "breaker": redis.breaker + (redis.open_ms === null ? ""
+                : " for " + about(redis.open_ms)),
             "servers": redis.servers.join(", "),
             "topology": redis.topology,
             "timeout": duration(redis.timeout_ms),
             "on error": redis.on_error,
             "memory": memory && bytes(memory.bytes) + (memory.max_bytes
                 ? " of " + bytes(memory.max_bytes) : ""),
-            "evicted keys": memory && count(memory.evicted)
+            "evicted keys": memory?.evicted ? count(memory.evicted) : ""
         });
-        this.counters.set(redis, time);
-        this.times.set(redis.calls, redis.latency.sum_us, redis.latency.buckets
-            .map(({ le_us, calls }) => [le_us, calls]), time);
+        this.chart.show(counters);
+        this.rates.set([
+            ["calls", "series calls", counters.rate("calls"),
+                counters.peak("calls"), redis.calls, true],
+            ["failed_calls", "series failed", counters.rate("failed_calls"),
+                counters.peak("failed_calls"), redis.failed_calls],
+            ["breaker_opened", "", counters.rate("breaker_opened"), null,
+                redis.breaker_opened],
+            ["unsettled", "", counters.rate("unsettled"), null,
+                redis.unsettled]
+        ]);
+        this.timing.set(this.times.facts);
     }
 }

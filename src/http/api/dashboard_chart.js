@@ -1,6 +1,6 @@
-// The dashboard's script, second part: charts of the last minutes.
+// The dashboard's script, second part: charts of the last ten minutes.
 
-const WIDTH = 180, HEIGHT = 60;            // units of the drawing
+const WIDTH = 600, HEIGHT = 60;            // units of the drawing
 
 // Rounds n up to 1, 2 or 5 times a power of 10; 0 to 1.
 function ceiling(n) {
@@ -21,57 +21,56 @@ function draw(tag, attributes, ...children) {
     return node;
 }
 
-class Chart {
-    constructor(counters) {
-        this.counters = counters;
-        this.paths = counters.map(({ name }) => draw("path", { "class":
-            name.split("_")[0] + (name.endsWith("_dry_run") ? " dry" : "") }));
-        this.ticks = [element("span"), element("span"), element("span")];
-        this.picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-            preserveAspectRatio: "none", role: "img" },
-        draw("path", { "class": "grid",
-            d: "M0 0H180M0 30H180M0 60H180M0 0V60M60 0V60M120 0V60M180 0V60" }),
-        ...this.paths);
-        this.node = element("figure", "",
-            element("div", "y", ...this.ticks), this.picture,
-            element("div", "x", element("span", "", "3 min ago"),
-                element("span", "", "2"), element("span", "", "1"),
-                element("span", "", "now")));
+// The class of a counter's line.
+function lineClass(name) {
+    return name.split("_")[0] + (name.endsWith("_dry_run") ? " dry" : "");
+}
 
-        // the row of a counter is the legend of its line
-        counters.forEach(({ head }, i) =>
-            head.classList.add(...this.paths[i].classList, "series"));
+// A drawing of rates over time, without a scale.
+class Lines {
+    constructor(names, ...ground) {
+        this.names = names;
+        this.paths = names.map(name => draw("path",
+            { "class": lineClass(name) }));
+        this.node = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+            preserveAspectRatio: "none" }, ...ground, ...this.paths);
     }
 
-    get most() {
-        return Math.max(0, ...this.counters.map(({ most }) => most));
-    }
-
-    // Draws the chart so that the rate `most` fits.
-    show(now, most) {
-        const top = ceiling(most);
-        [top, top / 2, 0].forEach((n, i) => put(this.ticks[i], tick(n)));
-        this.picture.ariaLabel = "per second, of the last 3 minutes: "
-            + this.counters.filter(({ most }) => most > 0)
-                .map(({ name, most }) => name.replaceAll("_", " ")
-                    + " peak " + perSecond(most)).join(", ");
-        this.counters.forEach(({ points, row }, i) => this.paths[i]
-            .setAttribute("d", row.hidden ? "" : line(points, now, top)));
+    // Draws the counters so that the rate `top` is at the top, but for those
+    // that would lie on the ground.
+    show(counters, top) {
+        this.names.forEach((name, i) => {
+            const points = counters.peak(name) > top / 50
+                ? counters.points(name) : [];
+            const d = points.map(([ago, rate]) =>
+                (WIDTH - ago * WIDTH / SPAN_MS).toFixed(1) + " "
+                + (HEIGHT - 1 - (HEIGHT - 2) * rate / top).toFixed(1));
+            this.paths[i].setAttribute("d", d.length ? "M" + d.join("L") : "");
+        });
     }
 }
 
-// Returns the path of points in a chart with the rate `top` at its top.
-function line(points, now, top) {
-    let d = "", pen = "M";
-    for (const [time, rate] of points) {
-        if (rate === null) {
-            pen = "M";
-            continue;
-        }
-        const x = WIDTH - (now - time) * WIDTH / SPAN_MS;
-        const y = HEIGHT - HEIGHT * rate / top;
-        d += pen + x.toFixed(1) + " " + y.toFixed(1);
-        pen = "L";
+class Chart {
+    constructor(names) {
+        this.lines = new Lines(names, draw("path", { "class": "grid",
+            d: "M0 1H600M0 30H600M0 59H600" }));
+        this.lines.node.setAttribute("role", "img");
+        this.ticks = [element("span"), element("span"), element("span")];
+        this.node = element("figure", "",
+            element("div", "y", ...this.ticks), this.lines.node,
+            element("div", "x", element("span", "", "10 min ago"),
+                element("span", "", "5 min"), element("span", "", "now")));
     }
-    return d;
+
+    show(counters) {
+        const { names, node } = this.lines;
+        const top = ceiling(Math.max(...names.map(name =>
+            counters.peak(name) ?? 0)));
+        [top, top / 2, 0].forEach((n, i) => put(this.ticks[i], tick(n)));
+        this.lines.show(counters, top);
+        node.ariaLabel = "per second, of the last 10 minutes: "
+            + names.filter(name => counters.peak(name) > 0)
+                .map(name => name.replaceAll("_", " ") + " peak "
+                    + perSecond(counters.peak(name))).join(", ");
+    }
 }

@@ -35,11 +35,12 @@ class KeyDialog {
         this.lift = button("Lift the ban",
             () => this.ask("DELETE", "&what=ban", "The ban is lifted."));
         this.remove = button("Remove its limit",
-            () => this.ask("PUT", "&rate=default", "The limit is removed."));
+            () => this.ask("PUT", "&" + this.limit + "=default",
+                "The limit is removed."));
+        this.forget = button("Forget what it used",
+            () => this.ask("DELETE", "", "It is forgotten."));
         this.changes = element("div", "changes",
-            button("Forget what it used",
-                () => this.ask("DELETE", "", "It is forgotten.")),
-            this.lift, this.remove,
+            this.forget, this.lift, this.remove,
             form("Set limit", () => this.setLimit(), this.rate, this.ttl));
         this.fixed = element("p", "",
             "Changes need \"limit_sliding_api write=on\".");
@@ -73,7 +74,7 @@ class KeyDialog {
     setLimit() {
         const rate = encodeURIComponent(this.rate.input.value);
         const ttl = encodeURIComponent(this.ttl.input.value);
-        this.ask("PUT", "&rate=" + rate + (ttl && "&ttl=" + ttl),
+        this.ask("PUT", "&" + this.limit + "=" + rate + (ttl && "&ttl=" + ttl),
             "The limit is set.");
     }
 
@@ -115,6 +116,9 @@ class KeyDialog {
         this.fixed.hidden = !answer || this.write;
         const facts = new Facts();
         if (answer) {
+            // what requests in flight hold is not forgotten
+            this.forget.hidden = "held" in answer;
+            this.limit = "held" in answer ? "inflight" : "rate";
             this.lift.disabled = !answer.ban;
             this.remove.disabled = !answer.own_limit;
             facts.set(keyFacts(answer));

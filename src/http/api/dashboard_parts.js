@@ -5,7 +5,8 @@
 // Others choose names and keys, so their text is never parsed as markup: all
 // goes through textContent and append().
 
-const SPAN_MS = 180000;                    // time that charts show
+const RECENT = 6;                          // periods that problems are told of
+const SPAN_MS = 600000;                    // time that charts show
 const NONE = "\u2013";
 
 // The API's URL, without a user name and password of the page's address.
@@ -58,6 +59,12 @@ function perSecond(n) {
     return n === null ? NONE : n < 10 ? tenth.format(n) : count(n, 1e5);
 }
 
+// Formats a share of 1.
+function percent(n) {
+    return n === null ? NONE : n > 0 && n < 0.001 ? "< 0.1%"
+        : (n < 0.1 ? tenth : whole).format(n * 100) + "%";
+}
+
 const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"],
     [1, "ms"]];
 
@@ -70,7 +77,8 @@ function duration(ms) {
 // Formats a passing time, rounded.
 function about(ms) {
     const [unit, name] = UNITS.find(([unit]) => ms >= unit) ?? [1, "ms"];
-    return tenth.format(ms / unit) + " " + name;
+    const n = ms / unit;
+    return (n < 10 ? tenth : whole).format(n) + " " + name;
 }
 
 function penalty(rule) {
@@ -78,9 +86,13 @@ function penalty(rule) {
         + " after " + count(rule.after);
 }
 
-function latency(us) {
-    const [n, unit] = us < 10 ? [us, " us"] : [us / 1000, " ms"];
-    return us === Infinity ? "longer" : Number(n.toPrecision(2)) + unit;
+// Formats times in us, all in the same unit.
+function latencies(times) {
+    const known = times.filter(us => us < Infinity);
+    const [size, unit] = Math.max(...known) < 1000 ? [1, " \u00b5s"]
+        : [1000, " ms"];
+    return times.map(us => us === Infinity ? "longer" : us === null ? NONE
+        : Number((us / size).toPrecision(2)) + unit);
 }
 
 function bytes(n) {
@@ -143,64 +155,79 @@ function table(title, ...heads) {
         element("thead", "", row), body) };
 }
 
-function counterTable(title, what) {
-    return table(title, what, "per second", "peak", "total");
-}
 
-// A row of a table: a counter, its present rate and its peak in SPAN_MS.
-class Counter {
-    constructor(body, name, rare) {
-        this.name = name;
-        this.head = element("th", "", name.replaceAll("_", " "));
-        this.head.scope = "row";
-        this.now = element("td", "n", NONE);
-        this.peak = element("td", "n", NONE);
-        this.total = element("td", "n");
-        this.row = element("tr", "", this.head, this.now, this.peak,
-            this.total);
-        this.rare = rare;
-        this.points = [];
-        body.append(this.row);
-    }
 
-    // `step`: seconds since the last value; 0: the values do not compare.
-    set(total, time, step) {
-        this.rate = step > 0 ? (total - this.last) / step : null;
-        this.last = total;
-        this.points = this.points.filter(([then]) =>
-            then <= time && then > time - SPAN_MS);
-        this.points.push([time, this.rate]);
-        const rates = this.points.map(([, rate]) => rate)
-            .filter(rate => rate !== null);
-        this.most = rates.length ? Math.max(...rates) : null;
-        this.row.hidden = this.rare && total === 0;
-        put(this.now, perSecond(this.rate));
-        put(this.peak, perSecond(this.most));
-        put(this.total, count(total));
-    }
-}
+// Counters of requests that have a line in charts.
+const CHARTED = ["passed", "delayed", "rejected", "delayed_dry_run",
+    "rejected_dry_run"];
+const COUNTERS = [...CHARTED, "unlimited", "errors", "evicted", "refused",
+    "calls", "failed_calls"];
 
-// Counters by name.  If one has fallen, all have started anew.
+// ---- counters, in the past and now ----
+
+// The counters of a zone or a Redis.  The server has the last ten minutes, and
+// two answers tell the present rates.
 class Counters {
-    constructor(body, names, rare = []) {
-        this.rows = new Map(names.map(name =>
-            [name, new Counter(body, name, rare.includes(name))]));
-    }
+    timeline = { period_ms: 1, age_ms: 0, periods: 0 };
 
     set(values, time) {
-        const rows = [...this.rows];
-        const anew = rows.some(([name, row]) => !(values[name] >= row.last));
-        const step = anew ? 0 : (time - this.time) / 1000;
-        this.time = time;
-        rows.forEach(([name, row]) => row.set(values[name], time, step));
+        const { values: last, time: then } = this;
+        const anew = !last || time <= then
+            || COUNTERS.some(name => values[name] < last[name]);
+        Object.assign(this, { values, time, last: anew ? null : last,
+            step: anew ? 0 : (time - then) / 1000 });
+        this.timeline = values.timeline ?? this.timeline;
     }
 
-    rate(name) {
-        return this.rows.get(name).rate;
+    // Returns the present rate, or the last known one; null: there is none.
+    rate(name, part = all => all[name]) {
+        return this.last ? (part(this.values) - part(this.last)) / this.step
+            : this.rates(name).at(-2) ?? null;
     }
 
-    // Returns a chart of the counters with these names.
-    chart(...names) {
-        return new Chart(names.map(name => this.rows.get(name)));
+    // Returns the increases in each period.
+    increases(name) {
+        return this.timeline[name] ?? Array(this.timeline.periods).fill(0);
+    }
+
+    rates(name) {
+        const seconds = this.timeline.period_ms / 1000;
+        return this.increases(name).map(n => n / seconds);
+    }
+
+    // Returns points [ms ago, rate] of a counter, the oldest first.
+    points(name) {
+        const { period_ms, age_ms, periods } = this.timeline;
+        const points = this.rates(name).slice(0, -1).map((rate, i) =>
+            [age_ms + (periods - 1.5 - i) * period_ms, rate]);
+        const rate = this.rate(name);
+        return rate === null ? points : [...points, [0, rate]];
+    }
+
+    // The highest rate; null: no rate is known.
+    peak(name) {
+        const rates = this.points(name).map(([, rate]) => rate);
+        return rates.length ? Math.max(...rates) : null;
+    }
+
+    // Returns for how long a test of a period has held, up to the last minute:
+    // { ms, ago }, and `whole` if it held in all periods; null: it has not.
+    lasts(test) {
+        const { period_ms, age_ms, periods } = this.timeline;
+        let end = periods - 1;
+        while (end >= 0 && end > periods - RECENT && !test(end)) {
+            end--;
+        }
+        if (end < 0 || !test(end)) {
+            return null;
+        }
+        let first = end;
+        while (first > 0 && test(first - 1)) {
+            first--;
+        }
+        const ago = end === periods - 1 ? 0
+            : age_ms + (periods - 2 - end) * period_ms;
+        const ms = age_ms + (periods - 1 - first) * period_ms - ago;
+        return { ms, ago, whole: first === 0 && periods === 60 };
     }
 }

@@ -8,6 +8,7 @@
 #include "core/policy/statistics.hpp"
 #include "core/table/zone.hpp"
 #include "http/api/report_numbers.hpp"
+#include "http/api/timelines.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
 #include "http/response/variables.hpp"
@@ -41,10 +42,19 @@ struct ZoneReport {
     DecisionTimes times;
     uint64_t slots;
     uint64_t keys;
+    KeyShares shares;
     uint64_t banned;
+    Ledger::Sums in_flight;
+    uint64_t in_flight_max;
 
+    bool holds() const { return conf->policy.is_in_flight(); }
     bool bans() const { return conf->rejected.are_banned(); }
     Label label() const { return {"zone", view(conf->name)}; }
+    /* Returns true if the keys are in this node's memory, and have one limit. */
+    bool has_shares() const {
+        return conf->limit != 0 && (!conf->is_remote() || conf->remote.sync_ms != 0);
+    }
+
     uint64_t overrides() const { return conf->memory.aside.overrides->count(); }
 };
 
@@ -71,14 +81,23 @@ uint64_t window_ms(const ZoneConf &zone) {
 }
 
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
-    {{"limit_sliding_limit", "gauge", "Requests a window, where that is the same for all keys."},
+    {{"limit_sliding_limit", "gauge",
+      "Requests a window, or units in flight, where that is the same for all keys."},
      [](auto &out, auto &zone) {
          if (zone.conf->limit != 0) { out.metric_only(zone.conf->limit); }
      }},
     {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
      [](auto &out, auto &zone) {
-         out.metric_only({window_ms(*zone.conf), 3});
+         if (!zone.holds()) { out.metric_only({window_ms(*zone.conf), 3}); }
      }},
+    {{"limit_sliding_held", "gauge", "Units that requests in flight hold."},
+     [](auto &out, auto &zone) { out.number("held", zone.in_flight.units, zone.holds()); }},
+    {{"limit_sliding_in_flight", "gauge", "Requests in flight."},
+     [](auto &out, auto &zone) { out.number("in_flight", zone.in_flight.requests, zone.holds()); }},
+    {{"limit_sliding_in_flight_max", "gauge", "Requests in flight that the zone has room for."},
+     [](auto &out, auto &zone) { out.number("in_flight_max", zone.in_flight_max, zone.holds()); }},
+    {{"limit_sliding_longest_seconds", "gauge", "Age of the oldest request in flight."},
+     [](auto &out, auto &zone) { out.number("longest", zone.in_flight.longest_s, zone.holds()); }},
     {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
      [](auto &out, auto &zone) { out.number("bytes", zone.conf->size); }},
     {{"limit_sliding_slots", "gauge", "States that the zone has room for."},
@@ -97,7 +116,7 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
          }
      }},
     {{"limit_sliding_errors_total", "counter",
-      "Keys, rates and costs of requests that could not be used."},
+      "Rates and costs of requests that could not be used."},
      [](auto &out, auto &zone) { out.number("errors", zone.counters.requests[kCountErrors]); }},
     {{"limit_sliding_evicted_total", "counter", "Unexpired states evicted for new keys."},
      [](auto &out, auto &zone) { out.number("evicted", zone.counters.slots.evicted); }},
@@ -115,6 +134,20 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
       "Times of a part of the decisions, of those that waited for nothing."},
      [](auto &out, auto &zone) {
          out.times("decision_times", zone.times, 9, "le_ns", "decisions", "sum_ns", "measured");
+     }},
+};
+
+constexpr const char *kShareNames[] = {"0", "20", "40", "60", "80", "100"};
+static_assert(std::size(kShareNames) == KeyShares::kBands, "a name for each band");
+
+constexpr MetricRow<ZoneReport> kShareMetrics[] = {
+    {{"limit_sliding_keys_by_share", "gauge",
+      "Keys by used share of the zone's limit, from this percentage on, estimated in a large zone.",
+      "percent"},
+     [](auto &out, auto &zone) {
+         for (size_t i = 0; zone.has_shares() && i < KeyShares::kBands; i++) {
+             out.number(kShareNames[i], zone.shares.keys[i]);
+         }
      }},
 };
 
@@ -145,6 +178,10 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
     {{"limit_sliding_unsettled_total", "counter",
       "Units whose settlement Redis did not take, which this node's memory has."},
      [](auto &out, auto &redis) { out.number("unsettled", redis.calls.unsettled); }},
+    {{"limit_sliding_uncounted_total", "counter",
+      "Units of requests in flight that Redis did not count for a while, because it lost them or "
+      "did not hear from the worker."},
+     [](auto &out, auto &redis) { out.number("uncounted", redis.calls.uncounted); }},
     {{"limit_sliding_redis_call_duration_seconds", "histogram",
       "Round trips of calls that Redis answered."},
      [](auto &out, auto &redis) {
@@ -174,6 +211,8 @@ constexpr MetricRow<RedisReport> kMemoryMetrics[] = {
 /* Collects all numbers.  Returns false if there is no memory. */
 bool Report::collect(ngx_http_request_t *r) {
     const MainConf &main = main_conf(r);
+    record_timelines(main);
+
     for (const ZoneConf *conf : main.zones) {
         ZoneReport *zone = zones.add(r->pool);
         if (zone == nullptr) { return false; }
@@ -183,12 +222,17 @@ bool Report::collect(ngx_http_request_t *r) {
         zone->times.add(*conf->memory.aside.times);
         zone->conf = conf;
         zone->slots = conf->memory.table->slot_count();
-        zone->keys
-            = conf->memory.table->keys(conf->policy, ngx_current_msec, conf->any_limit(),
-                                       zone->counters.slots.used, kWalkBytes / main.zones.size());
+        zone->keys = conf->memory.table->keys(conf->policy, ngx_current_msec, conf->any_limit(),
+                                              zone->counters.slots.used,
+                                              kWalkBytes / main.zones.size(), &zone->shares);
         zone->banned = zone->bans() ? conf->memory.aside.bans->banned(
                            ngx_current_msec, kWalkPlaces / main.zones.size() + 1)
                                     : 0;
+
+        if (const Ledger *ledger = conf->memory.aside.ledger; ledger != nullptr) {
+            zone->in_flight = ledger->sums(nullptr, ngx_current_msec);
+            zone->in_flight_max = ledger->capacity();
+        }
     }
 
     for (Redis *redis : main.redises) {
@@ -220,9 +264,11 @@ void write_settings(Json &json, const ZoneConf &zone) {
     const Policy &policy = zone.policy;
 
     json.field("key", zone.key.complex.value);
-    json.field("rate", zone.rate_text);
+    const uint64_t length_ms = window_ms(zone);
+    json.field("rate", policy.is_in_flight() ? nullptr : &zone.rate_text);
+    json.field("inflight", policy.is_in_flight() ? &zone.rate_text : nullptr);
     json.field("limit", zone.limit != 0 ? &zone.limit : nullptr);
-    json.field("window_ms", window_ms(zone));
+    json.field("window_ms", policy.is_in_flight() ? nullptr : &length_ms);
     json.field("algorithm", algorithm_names[index_of(policy.algorithm)]);
     json.field("full", policy.full == WhenFull::kDeny ? "deny" : "evict");
 
@@ -299,6 +345,13 @@ void write_zone(Json &json, const ZoneReport &zone) {
     write_settings(json, *zone.conf);
     write_fields(json, kZoneMetrics, zone);
 
+    {
+        auto shares = json.object("shares");
+        write_fields(json, kShareMetrics, zone);
+    }
+
+    write_timeline(json, *zone.conf->memory.aside.timeline);
+
     if (zone.conf->is_remote()) {
         {
             auto sources = json.object("sources");
@@ -339,8 +392,14 @@ void write_redis(Json &json, const RedisReport &redis) {
     json.field("on_error", kOnErrorWords[index_of(settings.on_error)]);
     json.field("timeout_ms", settings.timeout);
     json.field("breaker", redis.is_open ? "open" : "closed");
+
+    const uint64_t now_ms = ngx_current_msec;
+    const uint64_t open_ms = now_ms - std::min(redis.redis->shared->breaker.opened_ms(), now_ms);
+    json.field("open_ms", redis.is_open ? &open_ms : nullptr);
+
     write_fields(json, kRedisMetrics, redis);
     write_memory(json, redis);
+    write_timeline(json, redis.redis->shared->timeline);
 }
 
 } // namespace
@@ -354,6 +413,7 @@ ngx_int_t send_report(ngx_http_request_t *r) {
 
         json.field("version", kVersion);
         json.field("nginx", NGINX_VERSION);
+        json.field("host", view(const_cast<ngx_cycle_t *>(ngx_cycle)->hostname));
         json.field("time_ms", now->sec * 1000 + now->msec);
         json.field("write", loc_conf(r).api_write == 1);
 
@@ -385,6 +445,7 @@ ngx_int_t send_metrics(ngx_http_request_t *r) {
     build.sample({"nginx", NGINX_VERSION}, 1);
 
     write_metrics(text, kZoneMetrics, report.zones);
+    write_metrics(text, kShareMetrics, report.zones);
 
     if (kHasRedis) { write_metrics(text, kSourceMetrics, report.zones); }
 

@@ -24,6 +24,7 @@ struct MainConf {
     bool stages[kStages];
     bool settles; /* "settle=" or "count_status=" */
     bool charges; /* "limit_sliding_api write=on" */
+    bool owes;    /* any key may be charged: by the API, or by Lua, as ngx_lua is loaded */
     bool header_filter;
 };
 
@@ -42,7 +43,7 @@ struct LocConf {
     Group *groups[kStages] = {};
     ngx_uint_t status_code = NGX_CONF_UNSET_UINT;
     ngx_uint_t log_level = NGX_CONF_UNSET_UINT; /* 0: off */
-    ngx_msec_t log_every = NGX_CONF_UNSET_MSEC;
+    ngx_msec_t log_every = NGX_CONF_UNSET_MSEC; /* ms between lines of a zone; 0: all lines */
     ngx_flag_t dry_run = NGX_CONF_UNSET;
     ngx_uint_t headers = NGX_CONF_UNSET_UINT;
     ngx_uint_t client_ipv4 = NGX_CONF_UNSET_UINT; /* prefix, in bits */

@@ -7,6 +7,7 @@
 #include "http/conf/policy_header.hpp"
 #include "http/values/rate.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -45,8 +46,26 @@ bool check_rate(ngx_conf_t *cf, Limit &limit) {
     return limit.rates[0] != nullptr;
 }
 
+/* Checks that the parameters of a limit belong to its zone: one with "inflight=", or with a
+ * rate. */
+bool fits_zone(ngx_conf_t *cf, const Limit &limit) {
+    const bool is_in_flight = limit.zone->policy.is_in_flight();
+    if (limit.rate_word.len != 0
+        && starts_with(view(limit.rate_word), "inflight=") != is_in_flight) {
+        return invalid_at(cf, limit.where, "\"%V\" cannot be with zone \"%V\" of \"%s=\" in %s:%ui",
+                          &limit.rate_word, &limit.zone->name, is_in_flight ? "inflight" : "rate");
+    }
+
+    return !is_in_flight || !limit.settles
+           || invalid_at(cf, limit.where,
+                         "\"%s=\" cannot be with zone \"%V\" of \"inflight=\" in %s:%ui",
+                         limit.settle != nullptr ? "settle" : "count_status", &limit.zone->name);
+}
+
 bool init_limit(ngx_conf_t *cf, Limit &limit) {
     auto *zone = limit.zone;
+    if (!fits_zone(cf, limit)) { return false; }
+
     limit.limit_max = zone->limit_max();
 
     const bool is_static = limit.rate_text.len != 0 && limit.rates[0] == nullptr;
@@ -70,9 +89,11 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     return init_policy(cf->pool, limit);
 }
 
-/* Returns the Redis that decides the limit, or nullptr if this node does. */
+/* Returns the Redis that decides the limit, or nullptr if this node does.  Units in flight are held
+ * before other limits are decided. */
 const Redis *decides(const Limit &limit) {
-    return limit.zone->remote.sync_ms == 0 ? limit.zone->remote.redis : nullptr;
+    const auto &zone = *limit.zone;
+    return zone.remote.sync_ms == 0 && !zone.policy.is_in_flight() ? zone.remote.redis : nullptr;
 }
 
 /* Moves the limits with decides() == redis to the front, in order.  Returns the next limit. */
@@ -94,13 +115,19 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     for (const auto *limit = group.begin(); limit != first; limit++) {
         if (!limit->zone->is_remote()) { continue; }
 
+        group.is_remote = true;
+        if (limit->zone->policy.is_in_flight()) {
+            group.is_held = true;
+            continue;
+        }
+
         group.is_synced = true;
 
         /* Units that were reported to this Redis are refunded if another Redis rejects. */
         limit->zone->remote.redis->settles |= first != group.end();
     }
 
-    group.is_remote = group.is_synced || first != group.end();
+    group.is_remote |= first != group.end();
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
@@ -163,6 +190,8 @@ bool init_groups(ngx_conf_t *cf, LimitSet &set) {
 /* A Limit::consume that always rejects, so that charge() settles with the key's debt. */
 void reject(Claim *claim, uint64_t) { claim->outcome = Outcome::kRejected; }
 
+} // namespace
+
 void prepare_claim(Limit &limit) {
     auto &zone = *limit.zone;
 
@@ -177,6 +206,7 @@ void prepare_claim(Limit &limit) {
     limit.claim.debts = zone.may_owe ? zone.memory.aside.debts : nullptr;
     if (limit.claim.debts != nullptr) { limit.adapts |= Limit::kDebts; }
     limit.claim.records = zone.policy.counts_rejected;
+    if (zone.policy.is_in_flight()) { limit.adapts |= Limit::kHolds; }
 
     /* Calendar windows differ in length, so no header text is prepared for them. */
     limit.claim.is_own = zone.policy.calendar != Calendar::kNone;
@@ -194,8 +224,6 @@ void prepare_claim(Limit &limit) {
     limit.consume = limit.claim.pace() == limit.limit ? consume : reject;
     limit.decide = is_plain ? decide : nullptr;
 }
-
-} // namespace
 
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
     for (auto *set : sets) {

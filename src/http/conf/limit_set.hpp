@@ -34,6 +34,7 @@ struct Limit {
     /* Reasons to adapt the prepared claim to a request; 0: none. */
     static constexpr uint8_t kValues = 1; /* rates or cost_value are set, or keys may be banned */
     static constexpr uint8_t kDebts = 2;
+    static constexpr uint8_t kHolds = 4; /* of a zone with inflight= */
     uint8_t adapts;
     bool dry_run;
     bool after_auth;
@@ -47,8 +48,8 @@ struct Limit {
     ngx_str_t policy;
     ngx_str_t digits;
 
-    /* The parameter, "rate=10r/s", and its value, "10r/s"; empty: not given.  A static rate is
-     * parsed once all zones are known. */
+    /* The parameter, "rate=10r/s" or "inflight=5", and its value; empty: not given.  A static
+     * value is parsed once all zones are known. */
     ngx_str_t rate_word;
     ngx_str_t rate_text;
     FileLine where;
@@ -67,6 +68,7 @@ struct Group {
     bool is_remote; /* some limits are in Redis: limits that Redis is asked about come last, side
                        by side for each Redis */
     bool is_synced; /* some limits have "sync=" */
+    bool is_held;   /* some limits are of inflight= in Redis */
     Group *next;
 
     Limit *begin() const { return limits; }
@@ -93,7 +95,8 @@ struct LimitSet {
  * units.  Logs an error and returns false if a limit is invalid. */
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
-/* Prepares the claims of all limits, once this worker has its counters. */
+/* Prepare the claims of one limit, and of all limits, once this worker has its counters. */
+void prepare_claim(Limit &limit);
 void prepare_claims(const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding

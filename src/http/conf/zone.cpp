@@ -8,6 +8,7 @@
 #include "http/module.hpp"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/seats.hpp"
 #include "ngx/strings.hpp"
 #include "redis/shared/ban_exchange.hpp"
 #include "redis/shared/leases.hpp"
@@ -21,9 +22,9 @@ namespace {
  * has one of two tags: the tag of the last cycle if the memory is kept, else the other one. */
 char tags[2];
 
-/* Returns the pages for the zone's overrides, which the zone's size does not include. */
+/* Returns the pages for the separate parts, which the zone's size does not include. */
 size_t own_pages_of(const ZoneConf &zone) {
-    return ngx_align(ZoneMemory::overrides_bytes(zone.limits.max), ngx_pagesize) / ngx_pagesize;
+    return ngx_align(ZoneMemory::separate_bytes(zone.limits.max), ngx_pagesize) / ngx_pagesize;
 }
 
 /* Returns the bytes of a page, with the header that NGINX's slab has for it. */
@@ -100,7 +101,8 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
     unsigned mask = (zone.is_remote() ? ZoneMemory::kRedis : 0)
                     | (zone.variable ? ZoneMemory::kVariables : 0)
                     | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0)
-                    | (zone.may_owe ? ZoneMemory::kDebts : 0);
+                    | (zone.may_owe ? ZoneMemory::kDebts : 0)
+                    | (zone.policy.is_in_flight() ? ZoneMemory::kLedger : 0);
     aside.init(memory, size, mask, zone.limits.max, secret);
     if (aside.bytes > size) { return false; }
 
@@ -131,10 +133,10 @@ bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret)
     ngx_memzero(memory, pages * ngx_pagesize);
 #endif
 
-    /* The rest of the last page of overrides stays unused. */
+    /* The rest of the last page of separate parts stays unused. */
     return init_table(
         zone, memory,
-        (pages - own_pages) * ngx_pagesize + ZoneMemory::overrides_bytes(zone.limits.max), secret);
+        (pages - own_pages) * ngx_pagesize + ZoneMemory::separate_bytes(zone.limits.max), secret);
 }
 
 /* Takes over the memory of a running zone without changes, or divides new memory.  NGINX calls
@@ -214,6 +216,12 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
         return print("its key was \"%V\", now \"%V\"", &old_key, &key);
     }
 
+    if (policy.algorithm != old_policy.algorithm) {
+        return print("its algorithm was %V, now %V",
+                     &algorithm_names[index_of(old_policy.algorithm)],
+                     &algorithm_names[index_of(policy.algorithm)]);
+    }
+
     if (policy.window() != old_policy.window()) {
         p = print("its window was ");
         p = print_window(p, last, old_policy);
@@ -224,12 +232,6 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
     if ((policy.offsets == nullptr) != (old_policy.offsets == nullptr)) {
         return print(policy.offsets != nullptr ? "its calendar was utc, now local"
                                                : "its calendar was local, now utc");
-    }
-
-    if (policy.algorithm != old_policy.algorithm) {
-        return print("its algorithm was %V, now %V",
-                     &algorithm_names[index_of(old_policy.algorithm)],
-                     &algorithm_names[index_of(policy.algorithm)]);
     }
 
     if (policy.precision != old_policy.precision) {
@@ -344,8 +346,8 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
 } // namespace
 
 const ngx_str_t algorithm_names[kAlgorithms]
-    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"), ngx_string("token_bucket"),
-       ngx_string("leaky_bucket")};
+    = {ngx_string("counter"),      ngx_string("log"),          ngx_string("fixed"),
+       ngx_string("token_bucket"), ngx_string("leaky_bucket"), ngx_string("inflight")};
 
 ZoneConf *find_zone(const Zones &zones, std::string_view name) {
     for (auto *zone : zones) {
@@ -373,6 +375,8 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
             return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
                               &zone->name);
         }
+
+        if (zone->policy.is_in_flight() && !open_seats(cf->log)) { return false; }
 
         if (!order_memory(cf, *zone) || !reuse_memory(cf, *zone)) { return false; }
     }

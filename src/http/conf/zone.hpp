@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/facts/offenders.hpp"
+#include "core/holds/hold.hpp"
 #include "core/limiter/zone_memory.hpp"
 #include "core/policy/policy.hpp"
 #include "core/policy/statistics.hpp"
@@ -34,6 +35,7 @@ struct SharedZone {
 };
 
 struct LimitQueue;
+struct LuaZone;
 struct ZoneConf;
 
 /* Paces the lines of one kind that this worker logs, by "every=". */
@@ -50,6 +52,8 @@ struct ZoneWorker {
     LogPace decisions;    /* lines about rejections and delays */
     LogPace bad_values;   /* lines about invalid values, which must not displace rejections */
     LimitQueue *writes;   /* API writes; nullptr: none so far */
+    Holdings holdings;    /* units of this worker's requests; set if the zone has inflight= */
+    LuaZone *lua;         /* the zone as Lua uses it; nullptr: Lua has not asked for it */
 };
 
 /* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless
@@ -95,7 +99,7 @@ struct ZoneConf {
     KeyKind keys;
     Policy policy;
     uint64_t limit;   /* static limit in requests a window; 0: `rate` is a variable */
-    Expression *rate; /* nullptr: the limit is static */
+    Expression *rate; /* "rate=" or "inflight="; nullptr: the limit is static */
     ngx_str_t rate_text;
     bool variable; /* some rate is evaluated for each request */
     bool may_owe;  /* keys may owe, so the memory has a table of debts */
@@ -120,8 +124,8 @@ struct ZoneConf {
 
 using Zones = Array<ZoneConf *>;
 
-/* Names of algorithms in the configuration, by Algorithm. */
-constexpr size_t kAlgorithms = 5;
+/* Names of algorithms, by Algorithm.  The last one is no value of "algorithm=". */
+constexpr size_t kAlgorithms = 6;
 extern const ngx_str_t algorithm_names[kAlgorithms];
 
 /* Returns the zone of this name, or nullptr. */
@@ -145,5 +149,10 @@ void take_statistics(ZoneConf &zone);
  * each zone a minute (Zone::sweep()).  One worker is enough: zones up to 140 GB are swept within
  * 100 days.  There must be at least one zone. */
 void start_sweep(const Zones &zones);
+
+/* Lets this worker hold units in zones with inflight=, and starts a timer that gives back the
+ * units of workers that have died.  Logs an error and returns false if the worker gets no number of
+ * its own. */
+bool enter_holds(ngx_log_t *log, const Zones &zones);
 
 } // namespace limit_sliding

@@ -33,4 +33,9 @@ void warn_of_zones(ngx_conf_t *cf, const MainConf &main);
  * has the limits of the level above, or is nullptr. */
 void warn_of_place(ngx_conf_t *cf, const LocConf &place, const LimitSet *inherited);
 
+/* Begins a worker process, unless that was done for this cycle: NGINX runs the hooks of modules in
+ * their order, so init_worker_by_lua may be first.  Returns the zones of the cycle, or nullptr
+ * after an error, which is logged. */
+const Zones *begin_process(ngx_cycle_t *cycle);
+
 } // namespace limit_sliding

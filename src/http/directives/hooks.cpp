@@ -1,11 +1,12 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The module: its directives, and the hooks that NGINX calls for configurations, and when processes
- * begin and end. */
+/* The module for NGINX: its directives, and the hooks that NGINX calls while it reads a
+ * configuration, and when a process begins or ends. */
 
 #include <algorithm>
 
 #include "http/api/api.hpp"
+#include "http/api/timelines.hpp"
 #include "http/conf/client_address.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/conf/limit_set.hpp"
@@ -17,6 +18,7 @@
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
+#include "ngx/binary.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "redis/background/ban_spread.hpp"
@@ -32,9 +34,9 @@ const MainConf &main_conf_of(ngx_cycle_t *cycle) {
     return main != nullptr ? *main : none;
 }
 
-/* Sets the limits in force.  `own`: the location has set limits itself.  A location of the API
- * does not inherit limits, so that limits of a site neither reject operators nor count scrapes.
- * Locations inside it inherit conf->set as usual. */
+/* Sets the limits in force.  `own`: the location has limits of its own.  A location of the API
+ * does not inherit limits, so that the limits of a site neither reject operators nor count
+ * scrapes.  Locations inside the API's location inherit conf->set as usual. */
 void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
     auto **groups = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
 
@@ -47,7 +49,7 @@ void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
 }
 
 /* Reserves a place in a phase, where set_checkers() installs check_stage().  NGINX never calls
- * this handler; if it did, the request would fail, and not pass unlimited. */
+ * this handler.  The error would fail the request instead of passing it without a limit. */
 template <Stage kStage>
 ngx_int_t stage_handler(ngx_http_request_t *) {
     return NGX_ERROR;
@@ -74,20 +76,44 @@ void set_checkers(ngx_cycle_t *cycle) {
     }
 }
 
+/* Returns false, and logs an error, if OpenResty's patches give NGINX's structures another layout
+ * than the module was built for. */
+bool fits_binary(ngx_conf_t *cf) {
+    if (kBuiltForOpenResty == is_openresty()) { return true; }
+
+    return conf_invalid(cf,
+                        "limit_sliding was built %s OpenResty's patches, which this binary %s:"
+                        " build it from the source of this binary",
+                        kBuiltForOpenResty ? "with" : "without",
+                        kBuiltForOpenResty ? "lacks" : "has");
+}
+
 ngx_int_t preconfigure(ngx_conf_t *cf) {
+    if (!fits_binary(cf)) { return NGX_ERROR; }
+
     return init_log(cf) == NGX_OK && add_variables(cf) ? NGX_OK : NGX_ERROR;
 }
 
 void *create_main_conf(ngx_conf_t *cf) { return create<MainConf>(cf->pool); }
 
+/* Returns true if ngx_lua is loaded. */
+bool has_lua(const ngx_conf_t *cf) {
+    for (auto *module = cf->cycle->modules; *module != nullptr; module++) {
+        if (std::string_view((*module)->name) == "ngx_http_lua_module") { return true; }
+    }
+
+    return false;
+}
+
 /* Runs once all directives are parsed, before locations inherit. */
 char *init_main_conf(ngx_conf_t *cf, void *conf) {
     auto &main = *static_cast<MainConf *>(conf);
-    warn_of_zones(cf, main);
+    main.owes = main.charges || has_lua(cf);
 
     for (auto *zone : main.zones) {
         /* With sync=, units for which Redis has no room yet become a debt. */
-        zone->may_owe = main.charges || (zone->remote.sync_ms != 0 && zone->policy.is_bucket());
+        zone->may_owe = (main.owes && !zone->policy.is_in_flight())
+                        || (zone->remote.sync_ms != 0 && zone->policy.is_bucket());
     }
 
     for (auto *set : main.sets) {
@@ -96,11 +122,16 @@ char *init_main_conf(ngx_conf_t *cf, void *conf) {
         }
     }
 
-    return conf_result(
-        init_zones(cf, main.zones)
-        && std::all_of(main.zones.begin(), main.zones.end(),
-                       [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
-        && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones));
+    const bool is_valid
+        = init_zones(cf, main.zones)
+          && std::all_of(main.zones.begin(), main.zones.end(),
+                         [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
+          && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones);
+
+    /* An error comes alone: a misspelt zone leaves the right one unused. */
+    if (is_valid) { warn_of_zones(cf, main); }
+
+    return conf_result(is_valid);
 }
 
 void *create_conf(ngx_conf_t *cf) { return create<LocConf>(cf->pool); }
@@ -143,7 +174,8 @@ ngx_int_t init(ngx_conf_t *cf) {
     set_unused_prefixes(main);
 
     /* Handlers of a phase run in reverse order of registration.  NGINX's authentication modules
-     * are registered before, so limits run first.  Handlers without a location are left out. */
+     * are registered before, so limits run first.  A phase that no location needs gets no handler,
+     * which would cost each request time. */
     bool added = (!main.stages[kBeforeAuth]
                   || add_handler(cf, NGX_HTTP_ACCESS_PHASE, stage_handler<kBeforeAuth>))
                  && (!main.stages[kAfterAuth]
@@ -171,7 +203,7 @@ ngx_int_t init_module(ngx_cycle_t *cycle) {
     return NGX_OK;
 }
 
-ngx_int_t init_process(ngx_cycle_t *cycle) {
+bool begin(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf_of(cycle).zones) {
         take_statistics(*zone);
     }
@@ -180,6 +212,8 @@ ngx_int_t init_process(ngx_cycle_t *cycle) {
 
     /* NGINX's helper processes decide nothing, and need no circuit breakers. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
+        if (!enter_holds(cycle->log, main_conf_of(cycle).zones)) { return false; }
+
         for (auto *redis : main_conf_of(cycle).redises) {
             if constexpr (kHasRedis) { redis_enter(redis); }
         }
@@ -194,10 +228,17 @@ ngx_int_t init_process(ngx_cycle_t *cycle) {
 
         if (ngx_worker == 0 && !main_conf_of(cycle).zones.empty()) {
             start_sweep(main_conf_of(cycle).zones);
+
+            /* Only the API shows timelines. */
+            if (main_conf_of(cycle).api_clients.known) { start_timelines(main_conf_of(cycle)); }
         }
     }
 
-    return NGX_OK;
+    return true;
+}
+
+ngx_int_t init_process(ngx_cycle_t *cycle) {
+    return begin_process(cycle) != nullptr ? NGX_OK : NGX_ERROR;
 }
 
 /* Closes connections, so that NGINX does not report them as left open. */
@@ -243,6 +284,18 @@ ngx_http_module_t hooks = {
 };
 
 } // namespace
+
+const Zones *begin_process(ngx_cycle_t *cycle) {
+    static const ngx_cycle_t *begun = nullptr;
+    static bool is_ready;
+    if (begun != cycle) {
+        begun = cycle;
+        is_ready = begin(cycle);
+    }
+
+    return is_ready ? &main_conf_of(cycle).zones : nullptr;
+}
+
 } // namespace limit_sliding
 
 ngx_module_t ngx_http_limit_sliding_module = {

@@ -63,9 +63,20 @@ bool set_zone(const Param &param, Limit &limit) {
     return limit.zone != nullptr;
 }
 
+bool set_limit_inflight(const Param &param, Limit &limit) {
+    uint64_t number;
+    limit.rate_word = param.word;
+    limit.rate_text = param.text;
+    return set_inflight(param, limit.rates[0], number);
+}
+
 bool set_limit_rate(const Param &param, Limit &limit) {
     Rate rate;
     Window window;
+    if (limit.rate_word.len != 0) {
+        return param.invalid("\"%V\" cannot be with \"%V\"", &limit.rate_word);
+    }
+
     limit.rate_word = param.word;
     limit.rate_text = param.text;
     return set_rate(param, limit.rates[0], rate, window);
@@ -135,6 +146,7 @@ bool set_flag(const Param &, Limit &limit) {
 
 constexpr ParamRule<Limit> rules[] = {
     {{"zone=", "zone"}, set_zone},
+    {{"inflight="}, set_limit_inflight},
     {{"rate="}, set_limit_rate},
     {{"cost="}, set_cost},
     {{"settle="}, set_settle},

@@ -34,7 +34,19 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     return redis;
 }
 
+/* In a cluster, the heartbeats of workers and the units of keys would be on different servers. */
+bool fits_topology(ngx_conf_t *cf, const ZoneConf &zone) {
+    const auto &settings = zone.remote.redis->settings;
+    return !zone.policy.is_in_flight() || settings.topology != Topology::kCluster
+           || invalid_at(cf, zone.where,
+                         "zone \"%V\" of \"inflight=\" cannot be in limit_sliding_redis \"%V\" "
+                         "with \"topology cluster\" in %s:%ui",
+                         &zone.name, &settings.name);
+}
+
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
+    if (!fits_topology(cf, zone)) { return false; }
+
     zone.remote.on_error = zone.remote.on_error.value_or(zone.remote.redis->settings.on_error);
     zone.remote.name = zone.name;
     zone.remote.policy = &zone.policy;
@@ -86,7 +98,9 @@ bool set_redis(const Param &param, ZoneConf &zone) {
     zone.remote.redis = get_redis(param.cf, param.text);
     if (zone.remote.redis == nullptr) { return false; }
 
-    zone.remote.redis->algorithms |= 1u << index_of(zone.policy.algorithm);
+    /* units in flight have a script of their own, but probes need one of rates */
+    const auto algorithm = zone.policy.is_in_flight() ? Algorithm::kFixed : zone.policy.algorithm;
+    zone.remote.redis->algorithms |= 1u << index_of(algorithm);
     return true;
 }
 
@@ -175,7 +189,7 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zo
     for (auto *zone : zones) {
         if (!zone->is_remote()) { continue; }
 
-        zone->remote.redis->settles |= zone->remote.settles || main.charges;
+        zone->remote.redis->settles |= zone->remote.settles || main.owes;
         zone->remote.redis->records |= zone->policy.counts_rejected;
     }
 

@@ -127,7 +127,7 @@ bool is_before_auth(const MainConf &main, const ZoneConf *zone) {
 
 void warn_of_zones(ngx_conf_t *cf, const MainConf &main) {
     for (auto *zone : main.zones) {
-        const bool is_used = main.charges
+        const bool is_used = main.owes
                              || std::any_of(main.sets.begin(), main.sets.end(),
                                             [=](auto *set) { return set->has(zone); });
         if (!is_used) {

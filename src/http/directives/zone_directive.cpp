@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "core/policy/calendar.hpp"
 #include "core/policy/rate.hpp"
 #include "http/conf/configuration.hpp"
@@ -208,8 +210,29 @@ bool set_zone_rate(const Param &param, ZoneConf &zone) {
                         file_line_of(param.cf));
 }
 
+/* Returns false, and logs an error, if a parameter of rates is beside "inflight=". */
+bool has_only_inflight(const Param &param) {
+    constexpr std::string_view kAllowed[]
+        = {"zone=", "inflight=", "full=", "limits=", "limits_max=", "top=", "redis=", "on_error="};
+
+    for (auto &word : Span(words_of(param.cf).begin() + 2, words_of(param.cf).size() - 2)) {
+        const auto is_it = [&](std::string_view name) { return starts_with(view(word), name); };
+        if (std::any_of(std::begin(kAllowed), std::end(kAllowed), is_it)) { continue; }
+
+        return conf_invalid(param.cf, "\"%V\" cannot be with \"inflight=\"", &word);
+    }
+
+    return true;
+}
+
+bool set_zone_inflight(const Param &param, ZoneConf &zone) {
+    zone.policy.algorithm = Algorithm::kInFlight;
+    zone.rate_text = param.text;
+    return has_only_inflight(param) && set_inflight(param, zone.rate, zone.limit);
+}
+
 bool set_algorithm(const Param &param, ZoneConf &zone) {
-    for (size_t i = 0; i < kAlgorithms; i++) {
+    for (size_t i = 0; i < kAlgorithms - 1; i++) {
         if (param.value() == view(algorithm_names[i])) {
             zone.policy.algorithm = static_cast<Algorithm>(i);
             return true;
@@ -363,6 +386,7 @@ bool set_penalty_max(const Param &param, ZoneConf &zone) {
  * largest limit of the algorithm in shared memory or in Redis. */
 constexpr ParamRule<ZoneConf> rules[] = {
     {{"zone=", "zone="}, set_name},
+    {{"inflight="}, set_zone_inflight},
     {{"algorithm="}, set_algorithm},
     {{"window="}, set_window},
     {{"calendar="}, set_calendar},
@@ -370,7 +394,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"strict"}, set_strict},
     {{"redis="}, set_redis},
     {{"sync="}, set_sync},
-    {{"rate=", "rate="}, set_zone_rate},
+    {{"rate=", "rate=", "inflight="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"delay="}, set_delay},
     {{"nodelay"}, set_nodelay},

@@ -74,7 +74,7 @@ ngx_int_t make_key(ngx_http_request_t *r, const ZoneConf &zone, const char *name
     const ngx_str_t text = *key;
 
     /* No line in a file of overrides has room for such a key. */
-    if (text.len > LimitLine::kKeyMax) {
+    if (text.len > OverrideLine::kKeyMax) {
         return send_wrong(r, "\"%s\" must not be longer than 65535 bytes, as \"%V%s\"", view(text),
                           name);
     }
@@ -130,6 +130,13 @@ ngx_int_t send_wrong_window(ngx_http_request_t *r, const ZoneConf &zone, std::st
 }
 
 ngx_int_t send_wrong_rate(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text) {
+    if (zone.policy.is_in_flight()) {
+        return send_wrong(r,
+                          "\"inflight\" must be an integer from 1 to %uL, or \"0\", \"off\" or "
+                          "\"default\", not \"%V%s\"",
+                          text, zone.limit_max());
+    }
+
     Rate rate;
     if (rate.parse(text)) { return send_wrong_limit(r, zone, text, rate, zone.policy.window_ms); }
 
@@ -194,7 +201,8 @@ ngx_int_t read_key_arg(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *k
 }
 
 ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *rate) {
-    const ngx_int_t rc = need_arg(r, "rate", &rate->text);
+    const char *name = zone.policy.is_in_flight() ? "inflight" : "rate";
+    const ngx_int_t rc = need_arg(r, name, &rate->text);
     if (rc != NGX_DECLINED) { return rc; }
 
     const std::string_view text = view(rate->text);
@@ -205,9 +213,16 @@ ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *
     return read_ttl(r, rate);
 }
 
-ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost) {
+ngx_int_t read_charge_args(ngx_http_request_t *r, ChargeArgs *charge) {
     ngx_str_t text;
-    const ngx_int_t rc = need_arg(r, "cost", &text);
+    ngx_int_t rc = read_arg(r, "take", &text);
+    charge->takes = text.len != 0;
+    if (rc == NGX_DECLINED && charge->takes && view(text) != "1") {
+        rc = send_wrong(r, "\"take\" must be \"1\", not \"%V%s\"", view(text));
+    }
+
+    if (rc == NGX_DECLINED) { rc = need_arg(r, "cost", &text); }
+
     if (rc != NGX_DECLINED) { return rc; }
 
     const bool is_negative = text.data[0] == '-';
@@ -220,7 +235,11 @@ ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost) {
                           view(text));
     }
 
-    *cost = is_negative ? -static_cast<int64_t>(n) : static_cast<int64_t>(n);
+    if (is_negative && charge->takes) {
+        return send_wrong(r, "\"cost\" must be positive with \"take=1\", not \"%V%s\"", view(text));
+    }
+
+    charge->cost = is_negative ? -static_cast<int64_t>(n) : static_cast<int64_t>(n);
     return NGX_DECLINED;
 }
 

@@ -25,8 +25,13 @@ struct RateArgs {
 
 ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *rate);
 
-/* Reads a cost such as "5" or "-5", from 1 to 2^53 or from -2^53 to -1. */
-ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost);
+/* The units that are charged by hand. */
+struct ChargeArgs {
+    int64_t cost; /* units, from 1 to 2^53; or to be refunded, from -2^53 to -1 */
+    bool takes;   /* "take=1": they are charged only if the limit has room */
+};
+
+ngx_int_t read_charge_args(ngx_http_request_t *r, ChargeArgs *charge);
 
 /* Reads the target of DELETE.  Sets *is_ban if only the ban of the key is deleted. */
 ngx_int_t read_what_arg(ngx_http_request_t *r, const ZoneConf &zone, bool *is_ban);

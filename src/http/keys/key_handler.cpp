@@ -39,15 +39,20 @@ void find_own(KeyRequest &key) {
 ngx_int_t answer_local(KeyRequest &key) {
     find_own(key);
 
-    if (key.method == NGX_HTTP_DELETE && !forget_here(key)) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (key.method == NGX_HTTP_DELETE) { forget_here(key); }
+
+    const bool takes = key.method == NGX_HTTP_POST && key.charge.takes;
+    if (takes && !decide_take(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     if (key.method == NGX_HTTP_POST) {
         const ngx_int_t rc = check_chargeable(key);
         if (rc != NGX_DECLINED) { return rc; }
 
-        if (!charge_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+        if (!takes) {
+            charge_here(key);
+        } else if (!take_here(key)) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
     }
 
     return send_count(key);
@@ -137,15 +142,24 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
     auto &key = *created;
     key.request = r;
     key.method = r->method;
+    key.status = NGX_HTTP_OK;
     key.zone = &zone;
 
     ngx_int_t rc = read_key_arg(r, zone, &key.key);
+
+    if (rc == NGX_DECLINED && zone.policy.is_in_flight() && r->method != NGX_HTTP_PUT
+        && r->method != NGX_HTTP_GET && r->method != NGX_HTTP_HEAD) {
+        return send_error(
+            r, NGX_HTTP_CONFLICT,
+            "%V cannot change units in flight, which are free when their requests end",
+            &r->method_name);
+    }
 
     if (rc == NGX_DECLINED && r->method == NGX_HTTP_PUT) {
         rc = read_rate_args(r, zone, &key.rate);
     }
 
-    if (rc == NGX_DECLINED && r->method == NGX_HTTP_POST) { rc = read_cost_arg(r, &key.cost); }
+    if (rc == NGX_DECLINED && r->method == NGX_HTTP_POST) { rc = read_charge_args(r, &key.charge); }
 
     bool lifts = false;
     if (rc == NGX_DECLINED && r->method == NGX_HTTP_DELETE) { rc = read_what_arg(r, zone, &lifts); }

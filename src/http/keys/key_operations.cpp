@@ -4,36 +4,25 @@
 
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
+#include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
-#include "http/overrides/overridden_claim.hpp"
 #include "http/request/bans.hpp"
+#include "http/response/headers.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
 
-/* Deletes refusals of the claim's key, leases unless for POST, and for DELETE the history. */
-void forget_claim(const KeyRequest &key) {
-    RemoteZone &remote = key.zone->remote;
-    if (key.method == NGX_HTTP_DELETE) { key.claim.forget(ngx_current_msec); }
+Ban ban_of(const KeyRequest &key) {
+    const ZoneConf &zone = *key.zone;
+    if (!zone.rejected.are_banned()) { return {}; }
 
-    if (key.claim.remote == nullptr) { return; }
-
-    remote.refusals->forget(key.claim);
-
-    if (remote.leases != nullptr && key.method != NGX_HTTP_POST) {
-        remote.leases->forget(key.claim, ngx_current_msec);
-    }
+    return zone.memory.aside.bans->find(ban_hash(zone, view(key.key)), ngx_current_msec);
 }
 
 void write_ban(Json &json, const KeyRequest &key) {
-    const ZoneConf &zone = *key.zone;
-    Ban ban = {};
-    if (zone.rejected.are_banned()) {
-        ban = zone.memory.aside.bans->find(ban_hash(zone, view(key.key)), ngx_current_msec);
-    }
-
+    const Ban ban = ban_of(key);
     if (ban.left_ms == 0) {
         json.field("ban", nullptr);
         return;
@@ -45,22 +34,33 @@ void write_ban(Json &json, const KeyRequest &key) {
     json.field("doublings", ban.doublings);
 }
 
+void write_in_flight(Json &json, const KeyRequest &key) {
+    const uint64_t hash = key.claim.key_hash();
+    const auto sums = key.zone->memory.aside.ledger->sums(&hash, ngx_current_msec);
+    json.field("held", sums.units);
+    json.field("in_flight", sums.requests);
+    json.field("longest", sums.longest_s);
+}
+
 void write_window(Json &json, const Window &window) {
     if (window.calendar != Calendar::kNone) {
         json.field("window", name_of(window.calendar));
+    } else if (!window.is_given()) {
+        json.field("window", nullptr);
     } else {
         json.seconds_field("window", window.ms);
     }
 }
 
-} // namespace
-
-bool set_limit(KeyRequest &key, const Override &limit) {
-    return apply_override(key.request->pool, *key.zone, limit, key.claim);
+/* Sets the limit of the claim. */
+void set_limit(KeyRequest &key, const Override &limit) {
+    apply_override(*key.zone, limit, key.claim, key.parts);
 }
 
-bool set_usual_limit(KeyRequest &key) {
-    return set_limit(key, key.usual.is_limited() ? key.usual : Override{key.zone->limit_max(), {}});
+} // namespace
+
+void set_usual_limit(KeyRequest &key) {
+    set_limit(key, key.usual.is_limited() ? key.usual : Override{key.zone->limit_max(), {}});
 }
 
 void init_claim(KeyRequest &key) {
@@ -76,41 +76,76 @@ void init_claim(KeyRequest &key) {
 
     if (zone.variable) { key.usual = zone.memory.aside.variable_limits->find(claim.hash); }
 
-    if (!key.usual.is_set()) { key.usual = {zone.limit != 0 ? zone.limit : kUnlimited, {}}; }
+    if (!key.usual.is_set()) { key.usual.limit = zone.limit; }
 }
 
-bool charge_here(KeyRequest &key) {
-    if (!set_limit(key, key.basis())) { return false; }
-
-    Claim claim = key.claim;
-    claim.verdict = nullptr;
-    claim.fit_core();
-
-    if (key.cost > 0) {
-        charge(claim, key.cost, ngx_current_msec);
+void charge_here(KeyRequest &key) {
+    set_limit(key, key.basis());
+    const Claim claim = as_local(key.claim);
+    if (key.charge.cost > 0) {
+        charge(claim, key.charge.cost, ngx_current_msec);
     } else {
-        give_back(claim, -key.cost, ngx_current_msec);
+        give_back(claim, -key.charge.cost, ngx_current_msec);
     }
-
-    return true;
 }
 
-bool forget_here(KeyRequest &key) {
-    for (const Window &window : {Window{}, key.usual.window, key.own.window}) {
-        if (!set_limit(key, {key.basis().limit, window})) { return false; }
+void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method) {
+    if (method == NGX_HTTP_DELETE) { claim.forget(ngx_current_msec); }
 
-        forget_claim(key);
+    if (claim.remote == nullptr) { return; }
+
+    zone.remote.refusals->forget(claim);
+
+    if (zone.remote.leases != nullptr && method != NGX_HTTP_POST) {
+        zone.remote.leases->forget(claim, ngx_current_msec);
+    }
+}
+
+void forget_windows(const ZoneConf &zone, Claim &claim, OverriddenParts &parts,
+                    std::initializer_list<Window> windows, ngx_uint_t method) {
+    for (const Window &window : windows) {
+        apply_override(zone, {zone.any_limit(), window}, claim, parts);
+        forget_claim(zone, claim, method);
     }
 
-    if (key.method == NGX_HTTP_DELETE) {
-        key.zone->memory.aside.offenders->forget(key.claim.key_hash());
+    if (method == NGX_HTTP_DELETE) { zone.memory.aside.offenders->forget(claim.key_hash()); }
+}
+
+bool take_here(KeyRequest &key) {
+    set_limit(key, key.basis());
+    Claim claim = key.claim;
+    claim.purpose = Purpose::kConsume;
+    claim.cost = key.charge.cost;
+    claim.fit_core();
+    acquire(&claim, 1, ngx_current_msec);
+    return claim.outcome == Outcome::kAdmitted
+           || reject_take(key, claim.retry_after_ms(ngx_current_msec));
+}
+
+bool decide_take(KeyRequest &key) {
+    if (key.limit().is_unlimited()) {
+        key.method = NGX_HTTP_GET;
+        return true;
     }
 
-    return true;
+    const uint64_t wait_ms = key.limit().is_blocked() ? kNever : ban_of(key).left_ms;
+    return wait_ms == 0 || reject_take(key, wait_ms);
+}
+
+bool reject_take(KeyRequest &key, uint64_t wait_ms) {
+    key.method = NGX_HTTP_GET;
+    key.status = loc_conf(key.request).status_code;
+    return wait_ms == kNever || push_retry_after(key.request, key.retry_after, wait_ms);
+}
+
+void forget_here(KeyRequest &key) {
+    set_limit(key, key.basis());
+    forget_windows(*key.zone, key.claim, key.parts, {{}, key.usual.window, key.own.window},
+                   key.method);
 }
 
 ngx_int_t send_key(const KeyRequest &key) {
-    return send_json(key.request, NGX_HTTP_OK, [&](Json &json) {
+    return send_json(key.request, key.status, [&](Json &json) {
         const auto known_field = [&](const char *name, bool is_known, uint64_t value) {
             json.field(name, is_known ? &value : nullptr);
         };
@@ -119,7 +154,7 @@ ngx_int_t send_key(const KeyRequest &key) {
         const Policy policy = with_window(key.zone->policy, key.basis().window);
         const Verdict &verdict = key.verdict;
         const bool is_blocked = limit.is_blocked();
-        const bool has_limit = is_blocked || !limit.is_unlimited();
+        const bool has_limit = is_blocked || limit.is_limited();
 
         /* A bucket has no known rate without a known limit, and a blocked key counts nothing. */
         const bool is_known = !is_blocked
@@ -141,8 +176,11 @@ ngx_int_t send_key(const KeyRequest &key) {
         known_field("limit", has_limit, is_blocked ? 0 : limit.limit);
         known_field("remaining", has_limit, is_blocked ? 0 : verdict.remaining);
         known_field("used", is_known, is_known ? policy.used(verdict) : 0);
-        known_field("reset", is_known, seconds(verdict.reset_ms));
-        known_field("reset_ms", is_known, verdict.reset_ms);
+        const bool is_timed = is_known && !policy.is_in_flight();
+        known_field("reset", is_timed, seconds(verdict.reset_ms));
+        known_field("reset_ms", is_timed, verdict.reset_ms);
+        if (policy.is_in_flight()) { write_in_flight(json, key); }
+
         write_ban(json, key);
         if (key.zone->is_remote()) {
             json.field("source", kSourceNames[index_of(key.remote.source)]);
@@ -151,8 +189,7 @@ ngx_int_t send_key(const KeyRequest &key) {
 }
 
 ngx_int_t send_count(KeyRequest &key) {
-    if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
+    set_limit(key, key.basis());
     key.claim.fit_core();
     acquire(&key.claim, 1, ngx_current_msec);
     key.verdict = key.claim.describe(ngx_current_msec);

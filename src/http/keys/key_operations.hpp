@@ -4,11 +4,14 @@
 
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 
 #include "core/policy/override.hpp"
 #include "http/conf/zone.hpp"
 #include "http/json/arguments.hpp"
+#include "http/overrides/overridden_claim.hpp"
+#include "http/response/context.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/calls/remote_claim.hpp"
 
@@ -18,22 +21,25 @@ struct WaitedWrite;
 
 struct KeyRequest {
     ngx_http_request_t *request;
-    ngx_uint_t method; /* the operation, which is GET once a ban is lifted */
+    ngx_uint_t method; /* the operation, which is GET once no change is left to be made */
+    ngx_uint_t status; /* status of the answer with the key's state */
     ZoneConf *zone;
     ngx_str_t key;
-    RateArgs rate; /* valid for PUT */
-    int64_t cost;  /* valid for POST: units to charge, or to refund if negative */
+    RateArgs rate;     /* valid for PUT */
+    ChargeArgs charge; /* valid for POST */
 
     Override own; /* override of the key */
 
     /* The limit of a key without an override: the limit that a variable set in its last request,
-     * or the limit of the zone; kUnlimited if there is none, or if it is not known. */
+     * or the limit of the zone; not set if it is not known. */
     Override usual;
 
     std::optional<uint64_t> ttl_s; /* s until the override expires */
 
-    Claim claim; /* consumes nothing */
+    Claim claim;           /* consumes nothing */
+    OverriddenParts parts; /* of the claim */
     Verdict verdict;
+    u_char retry_after[kSecondsDigits]; /* room for the digits of Retry-After */
 
     /* For a key in this node's memory: the API write of a PUT. */
     WaitedWrite *write;
@@ -64,17 +70,37 @@ ngx_int_t handle_in_redis(KeyRequest &key);
 /* Initializes the claim without a limit, and finds the usual limit. */
 void init_claim(KeyRequest &key);
 
-/* Set the limit of the claim, a number or the usual limit.  Return false if out of memory. */
-bool set_limit(KeyRequest &key, const Override &limit);
-bool set_usual_limit(KeyRequest &key);
+/* Sets the limit of the claim to the usual limit. */
+void set_usual_limit(KeyRequest &key);
 
-/* Charges the cost in this node's memory, or refunds a negative cost.  Returns false if there is no
- * memory. */
-bool charge_here(KeyRequest &key);
+/* Charges the cost in this node's memory, or refunds a negative cost. */
+void charge_here(KeyRequest &key);
 
-/* Deletes facts about the key in this node's memory, in all windows that it is known to have had,
- * as far as the method requires.  Returns false if there is no memory. */
-bool forget_here(KeyRequest &key);
+/* Charges the cost of a take in this node's memory if the limit has room, else rejects it.  Returns
+ * false if there is no memory. */
+bool take_here(KeyRequest &key);
+
+/* Decides a take by the limit "off" or "0" or the ban of the key, as such a request is decided.
+ * Then nothing is left to be charged.  Returns false if there is no memory. */
+bool decide_take(KeyRequest &key);
+
+/* Rejects a take: the answer has limit_sliding_status, and Retry-After for a wait in ms other than
+ * kNever.  Returns false if there is no memory. */
+bool reject_take(KeyRequest &key, uint64_t wait_ms);
+
+/* Deletes the history of the claim's key in this node's memory, in the window of the claim, and
+ * the refusals and leases of the key: DELETE deletes all of them, POST only the refusals, and other
+ * methods keep the history. */
+void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method);
+
+/* Calls forget_claim() for the key in each of these windows.  Afterwards the claim has the last
+ * window, and points to `parts`.  DELETE also deletes the key from the offenders. */
+void forget_windows(const ZoneConf &zone, Claim &claim, OverriddenParts &parts,
+                    std::initializer_list<Window> windows, ngx_uint_t method);
+
+/* Deletes facts about the key in this node's memory, in all windows that the key is known to have
+ * had, as far as the method requires. */
+void forget_here(KeyRequest &key);
 
 /* Returns NGX_DECLINED if the key can be charged, else sends an error. */
 ngx_int_t check_chargeable(const KeyRequest &key);

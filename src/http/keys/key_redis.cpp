@@ -5,11 +5,14 @@
  * NGX_AGAIN while the request waits.  If Redis does not answer a request that changes nothing,
  * this node shows its own count. */
 
+#include <algorithm>
+
 #include "http/json/response.hpp"
 #include "http/keys/key_operations.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "redis/calls/client.hpp"
+#include "redis/shares/units.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -32,11 +35,12 @@ ngx_int_t wait_or_fail(KeyRequest &key, bool waits) {
 }
 
 ngx_int_t look(KeyRequest &key) {
-    if (!set_usual_limit(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
+    set_usual_limit(key);
     key.claim.purpose = Purpose::kLook;
     key.claim.cost = 0;
-    return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
+    return wait_or_fail(key, key.claim.policy->is_in_flight()
+                                 ? !take_units(key.claim, &key.waiter).has_value()
+                                 : ask_redis({&key.claim, 1}, &key.waiter));
 }
 
 ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
@@ -44,18 +48,26 @@ ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
                                               key.rate.ttl_s * 1000, &key.waiter));
 }
 
+/* Charges the cost, or takes it by the same call as a request does. */
+ngx_int_t charge(KeyRequest &key) {
+    const ngx_int_t rc = check_chargeable(key);
+    if (rc != NGX_DECLINED) { return rc; }
+
+    set_usual_limit(key);
+    if (!key.charge.takes) {
+        return wait_or_fail(key, charge_redis(&key.claim, key.charge.cost, &key.waiter));
+    }
+
+    key.claim.purpose = Purpose::kConsume;
+    key.claim.cost = std::min<uint64_t>(key.charge.cost, kRemoteMax + 1);
+    return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
+}
+
 /* Sends the command of the method.  Redis is known to answer. */
 ngx_int_t command(KeyRequest &key) {
     key.step = key.kCommands;
 
-    if (key.method == NGX_HTTP_POST) {
-        const ngx_int_t rc = check_chargeable(key);
-        if (rc != NGX_DECLINED) { return rc; }
-
-        if (!set_usual_limit(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-        return wait_or_fail(key, charge_redis(&key.claim, key.cost, &key.waiter));
-    }
+    if (key.method == NGX_HTTP_POST) { return charge(key); }
 
     return send_command(key, key.method == NGX_HTTP_DELETE ? KeyCommand::kForget
                              : key.rate.own.is_set()       ? KeyCommand::kSetLimit
@@ -65,8 +77,13 @@ ngx_int_t command(KeyRequest &key) {
 ngx_int_t end_look(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
-    key.verdict = key.remote.verdict;
+    key.verdict = key.claim.told_verdict();
     key.own = key.remote.own;
+
+    if (key.step == key.kLooks && key.method == NGX_HTTP_POST && key.charge.takes
+        && !decide_take(key)) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
     if (key.step == key.kLooks && (key.method & kWrites) != 0) { return command(key); }
 
@@ -76,22 +93,31 @@ ngx_int_t end_look(KeyRequest &key) {
     return send_command(key, KeyCommand::kAskTtl);
 }
 
+ngx_int_t look_again(KeyRequest &key) {
+    key.step = key.kLooksAgain;
+    return look(key);
+}
+
 ngx_int_t end_command(KeyRequest &key) {
+    if (key.waiter.told == Told::kRejected && key.charge.takes) {
+        return reject_take(key, key.claim.told_verdict().retry_after_ms)
+                   ? look_again(key)
+                   : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     if (key.waiter.told != Told::kAdmitted) {
         return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
 
     if (key.method == NGX_HTTP_POST) {
-        if (!charge_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+        charge_here(key);
     } else if (key.method == NGX_HTTP_PUT) {
         key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
     }
 
     /* Deletes the old facts of this node.  Other nodes ask Redis again within a second. */
-    if (!forget_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-    key.step = key.kLooksAgain;
-    return look(key);
+    forget_here(key);
+    return look_again(key);
 }
 
 /* The override may have expired since the look. */

@@ -11,13 +11,13 @@
 namespace limit_sliding {
 namespace {
 
-void write_limit(Json &json, const LimitLine &limit, uint64_t now_s) {
+void write_limit(Json &json, const ZoneConf &zone, const OverrideLine &limit, uint64_t now_s) {
     json.line();
     auto object = json.object();
 
     json.field("key", limit.key);
     json.uri_field("key_uri", limit.key);
-    json.field("rate", limit.text);
+    json.field(zone.policy.is_in_flight() ? "inflight" : "rate", limit.text);
 
     const uint64_t ttl_s = limit.until_s - now_s;
     json.field("ttl", limit.until_s != kNoEnd ? &ttl_s : nullptr);
@@ -31,13 +31,13 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
     if (rc != NGX_DECLINED) { return rc; }
 
     /* One more limit than shown tells whether there is another page. */
-    Array<LimitLine> limits;
+    Array<OverrideLine> limits;
     if (!list_limits(zone, view(page.after), page.n + 1, r->pool, limits, &page.place)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     const bool is_full = limits.size() > page.n;
-    const Span<LimitLine> shown = {limits.begin(), is_full ? page.n : limits.size()};
+    const Span<OverrideLine> shown = {limits.begin(), is_full ? page.n : limits.size()};
     const auto now_s = static_cast<uint64_t>(ngx_time());
 
     return send_json(r, NGX_HTTP_OK, [&](Json &json) {
@@ -45,8 +45,8 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
 
         {
             auto array = json.array("limits");
-            for (const LimitLine &limit : shown) {
-                write_limit(json, limit, now_s);
+            for (const OverrideLine &limit : shown) {
+                write_limit(json, zone, limit, now_s);
             }
         }
 

@@ -50,7 +50,7 @@ ngx_int_t send_page(const ListRequest &list) {
             }
         }
 
-        char text[kScanCursorBytes];
+        char text[kScanPositionBytes];
         const std::string_view next
             = {text, page.has_next ? write_scan_position(page.next, text) : 0};
         json.field("next", page.has_next ? &next : nullptr);

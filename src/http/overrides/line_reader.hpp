@@ -12,13 +12,13 @@
 
 namespace limit_sliding {
 
-class LinesReader {
+class LineReader {
 public:
     /* Exceeds any valid line, in which each byte of the longest key may take three bytes. */
     static constexpr size_t kBufferBytes = 512 * 1024;
 
     /* Reads the bytes from .. to - 1, which begin with a line.  The end may be within a line. */
-    LinesReader(ngx_fd_t fd, char *buffer, uint64_t from, uint64_t to)
+    LineReader(ngx_fd_t fd, char *buffer, uint64_t from, uint64_t to)
         : fd_(fd), buffer_(buffer), base_(from), to_(to) {}
 
     /* Reads the next line.  Returns false if there is none, or if the file cannot be read. */

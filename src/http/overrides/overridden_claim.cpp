@@ -9,42 +9,46 @@
 namespace limit_sliding {
 namespace {
 
-/* Sets the window of the claim; if none is given, the window of the zone. */
-bool set_window(ngx_pool_t *pool, const ZoneConf &zone, const Window &window, Claim &claim) {
-    if (!window.is_given() || window == zone.policy.window()) {
-        claim.set_policy(zone.policy);
-        return true;
-    }
-
-    auto *policy = alloc<Policy>(pool);
-    if (policy == nullptr) { return false; }
-
-    *policy = with_window(zone.policy, window);
-    claim.set_policy(*policy);
-    return true;
+/* Returns true if the zone has another window. */
+bool has_own_window(const ZoneConf &zone, const Override &own) {
+    return own.window.is_given() && own.window != zone.policy.window();
 }
 
-/* Rejects the claim as if its limit were 0. */
-bool block(ngx_pool_t *pool, Claim &claim) {
-    auto *verdict = alloc<Verdict>(pool);
-    if (verdict == nullptr) { return false; }
+/* Applies an override; the parts may be nullptr if the claim needs none. */
+void apply(const ZoneConf &zone, const Override &own, Claim &claim, OverriddenParts *parts) {
+    claim.limit = own.is_blocked() ? 0 : own.limit;
+    claim.set_policy(zone.policy); /* first, because the claim may have the policy of the parts */
+    if (has_own_window(zone, own)) {
+        parts->policy = with_window(zone.policy, own.window);
+        claim.set_policy(parts->policy);
+    }
 
-    *verdict = blocked_verdict(claim.cost);
-    claim.verdict = verdict;
+    if (claim.is_banned()) { return; }
+
+    claim.verdict = nullptr;
+    if (!own.is_blocked()) { return; }
+
+    parts->verdict = blocked_verdict(claim.cost);
+    claim.verdict = &parts->verdict;
     claim.outcome = Outcome::kRejected;
-    return true;
 }
 
 } // namespace
 
+void apply_override(const ZoneConf &zone, const Override &own, Claim &claim,
+                    OverriddenParts &parts) {
+    apply(zone, own, claim, &parts);
+}
+
 bool apply_override(ngx_pool_t *pool, const ZoneConf &zone, const Override &own, Claim &claim) {
-    claim.limit = own.is_blocked() ? 0 : own.limit;
-    if (!set_window(pool, zone, own.window, claim)) { return false; }
+    OverriddenParts *parts = nullptr;
+    if (own.is_blocked() || has_own_window(zone, own)) {
+        parts = alloc<OverriddenParts>(pool);
+        if (parts == nullptr) { return false; }
+    }
 
-    if (claim.is_banned) { return true; }
-
-    claim.verdict = nullptr;
-    return !own.is_blocked() || block(pool, claim);
+    apply(zone, own, claim, parts);
+    return true;
 }
 
 } // namespace limit_sliding

@@ -13,13 +13,16 @@
 namespace limit_sliding {
 namespace {
 
+/* The bytes of useless lines from which on a compaction is worth its work. */
 constexpr uint64_t kUselessMin = 64 * 1024;
-constexpr size_t kBufferBytes = LinesReader::kBufferBytes;
+constexpr size_t kBufferBytes = LineReader::kBufferBytes;
 
-/* Copies the useful lines to the end of the file, and from there to its beginning. */
+/* Copies the useful lines of a file to its end, and from there to its beginning.  A line is useless
+ * once its limit was replaced or removed, or has expired. */
 class FileCopy {
 public:
-    /* `keeps_unknown`: also copies keys without an entry, because not all keys had room. */
+    /* `keeps_unknown`: a key without an entry in the table is copied, because the table had no room
+     * for all keys.  Otherwise such a key has lost its limit. */
     FileCopy(ZoneConf &zone, bool keeps_unknown, char *buffers)
         : zone_(zone), keeps_unknown_(keeps_unknown),
           size_(zone.memory.aside.overrides->file.size.load(std::memory_order_relaxed)), at_(size_),
@@ -45,7 +48,7 @@ private:
         if ((last != '\n' && !add("\n")) || !add(kCopyBegins)) { return false; }
 
         begin_ = at_ + used_;
-        LinesReader lines(fd, in_, 0, size_);
+        LineReader lines(fd, in_, 0, size_);
         while (lines.next()) {
             if (!copy(lines)) { return false; }
         }
@@ -56,8 +59,8 @@ private:
         return flush() && fdatasync(fd) == 0 && add_end() && flush() && fdatasync(fd) == 0;
     }
 
-    /* Copies a useful line.  A line that is too long is useless, and incomplete here. */
-    bool copy(LinesReader &lines) {
+    /* Copies the line if it is useful.  A line that exceeds the reader's buffer is useless. */
+    bool copy(LineReader &lines) {
         if (lines.is_long) { return true; }
 
         if (used_ + lines.size + 1 > kBufferBytes && !flush()) { return false; }
@@ -70,9 +73,9 @@ private:
         return true;
     }
 
-    bool is_of_use(LinesReader &lines) {
-        LimitLine line;
-        if (read_line(zone_, lines.line, lines.size, &line) != LimitLine::Kind::kLimit) {
+    bool is_of_use(LineReader &lines) {
+        OverrideLine line;
+        if (read_line(zone_, lines.line, lines.size, &line) != OverrideLine::Kind::kLimit) {
             return true;
         }
 
@@ -105,20 +108,20 @@ private:
 
     ZoneConf &zone_;
     bool keeps_unknown_;
-    uint64_t size_;
-    uint64_t at_; /* offset in the file of the first byte in out_ */
-    uint64_t begin_ = 0;
+    uint64_t size_;      /* bytes of the file before the copy */
+    uint64_t at_;        /* offset in the file of the first byte in out_ */
+    uint64_t begin_ = 0; /* offsets in the file of the copied lines */
     uint64_t end_ = 0;
     char *in_;
-    char *out_;
-    size_t used_ = 0;
+    char *out_;       /* bytes to be written */
+    size_t used_ = 0; /* number of bytes in out_ */
 };
 
 } // namespace
 
 bool needs_compaction(const ZoneConf &zone) {
     const auto &file = zone.memory.aside.overrides->file;
-    /* These estimates are read without the lock and at different times, hence relaxed.  `lines`
+    /* The numbers are estimates, because they are read one by one and without the lock.  `lines`
      * may be 0 even if `useless` is not. */
     const uint64_t lines = file.lines.load(std::memory_order_relaxed);
     const uint64_t useless = file.superseded.load(std::memory_order_relaxed);
@@ -131,7 +134,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     LimitsLock lock(zone.limits.fd);
     if (!lock.wait() || state_of_limits(zone) == LimitsState::kReplaced) { return false; }
 
-    /* Finds out which overrides have expired, and whether all have room. */
+    /* This finds the overrides that have expired, and whether the table has room for all others. */
     uint64_t unplaced;
     if (!load_limits(log, zone, false, &unplaced)) { return false; }
 

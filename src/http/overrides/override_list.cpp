@@ -13,7 +13,7 @@ namespace {
 /* Maximum lines of the table that a page reads: a few ms even if none is in a CPU cache. */
 constexpr uint64_t kTableLines = 16 * 1024;
 
-constexpr size_t kLineMax = 3 * LimitLine::kKeyMax + 1024;
+constexpr size_t kLineMax = 3 * OverrideLine::kKeyMax + 1024;
 
 /* Reads the line of an entry into memory of the pool.  Returns an empty string if that fails.
  * Nearly all lines fit the first buffer, and hardly any is longer than the second. */
@@ -34,7 +34,7 @@ ngx_str_t read_text(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
 } // namespace
 
 bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<LimitLine> &listed, uint64_t *place) {
+                 Array<OverrideLine> &listed, uint64_t *place) {
     const auto &overrides = *zone.memory.aside.overrides;
     const auto now_s = static_cast<uint64_t>(ngx_time());
     uint64_t lines = kTableLines;
@@ -46,9 +46,9 @@ bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_poo
         if (entry.until_s <= now_s) { continue; }
 
         const auto text = read_text(zone.limits.fd, entry.at, pool);
-        LimitLine line;
+        OverrideLine line;
         if (read_line(zone, reinterpret_cast<char *>(text.data), text.len, &line)
-                != LimitLine::Kind::kLimit
+                != OverrideLine::Kind::kLimit
             || !Overrides::is_of(tag, line.hash) || line.own != entry.own) {
             continue;
         }

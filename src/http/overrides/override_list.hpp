@@ -19,6 +19,6 @@ namespace limit_sliding {
  * for the next call; 0: the end.  Overrides may be missing during a compaction.  Returns false if
  * there is no memory. */
 bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<LimitLine> &listed, uint64_t *place);
+                 Array<OverrideLine> &listed, uint64_t *place);
 
 } // namespace limit_sliding

@@ -33,7 +33,7 @@ public:
         if (!find_copy()) { return false; }
 
         /* ngx_calloc() would touch all of the memory. */
-        const size_t size = LinesReader::kBufferBytes + OverridesLoad::scratch_bytes(overrides_);
+        const size_t size = LineReader::kBufferBytes + OverridesLoad::scratch_bytes(overrides_);
         void *memory = calloc(1, size);
         if (memory == nullptr) {
             ngx_log_error(NGX_LOG_EMERG, log_, ngx_errno, "calloc(%uz) failed", size);
@@ -41,7 +41,7 @@ public:
         }
 
         buffer_ = static_cast<char *>(memory);
-        const bool done = read(OverridesLoad(overrides_, buffer_ + LinesReader::kBufferBytes));
+        const bool done = read(OverridesLoad(overrides_, buffer_ + LineReader::kBufferBytes));
         free(memory);
         return done && (tests_ || cut());
     }
@@ -80,19 +80,19 @@ private:
     /* Calls visit(line, lines) for each override.  `shows`: wrong lines are logged. */
     template <class Visit>
     bool each_line(bool shows, const Visit &visit) {
-        LinesReader lines(zone_.limits.fd, buffer_, begin_, end_);
+        LineReader lines(zone_.limits.fd, buffer_, begin_, end_);
 
         while (lines.next() && lines.at <= kLimitsFileMax) {
             if (is_end(lines)) { break; }
 
-            LimitLine line;
-            auto kind = LimitLine::Kind::kWrong;
+            OverrideLine line;
+            auto kind = OverrideLine::Kind::kWrong;
             line.error = "the line is too long";
             if (!lines.is_long) { kind = read_line(zone_, lines.line, lines.size, &line); }
 
-            if (kind == LimitLine::Kind::kLimit) {
+            if (kind == OverrideLine::Kind::kLimit) {
                 visit(line, lines);
-            } else if (kind == LimitLine::Kind::kWrong && shows) {
+            } else if (kind == OverrideLine::Kind::kWrong && shows) {
                 log_wrong(line.error, lines.number);
             }
         }
@@ -102,7 +102,7 @@ private:
 
     /* Returns true for the unfinished text of a process that died: a line of an API write, which
      * begins with a blank, or a copy. */
-    bool is_end(const LinesReader &lines) {
+    bool is_end(const LineReader &lines) {
         const std::string_view text(lines.line, lines.size);
         const bool is_torn = !lines.is_complete && lines.size != 0 && text.front() == ' ';
         if (!is_torn && (lines.is_long || text != first(kCopyBegins, kCopyBegins.size() - 1))) {
@@ -117,7 +117,7 @@ private:
     bool read(OverridesLoad load) {
         /* A new table has no readers yet, so it needs no marks. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0) {
-            if (!each_line(false, [&](const LimitLine &line, const LinesReader &lines) {
+            if (!each_line(false, [&](const OverrideLine &line, const LineReader &lines) {
                     load.mark(line.hash, lines.at - begin_);
                 })) {
                 return false;
@@ -127,7 +127,7 @@ private:
         }
 
         const auto now_s = static_cast<uint64_t>(ngx_time());
-        if (!each_line(true, [&](const LimitLine &line, const LinesReader &lines) {
+        if (!each_line(true, [&](const OverrideLine &line, const LineReader &lines) {
                 read_++;
                 if (!load.set(line.hash, {line.own, line.until_s, lines.at - begin_}, now_s)) {
                     unplaced_ += 1;
@@ -210,9 +210,9 @@ private:
 
 } // namespace
 
-LimitLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, LimitLine *line) {
+OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, OverrideLine *line) {
     const auto kind = line->parse(text, size, zone.policy, zone.limit_max());
-    if (kind != LimitLine::Kind::kLimit) { return kind; }
+    if (kind != OverrideLine::Kind::kLimit) { return kind; }
 
     /* The bytes of an address replace its text.  No address is longer than `buf`. */
     u_char buf[64];
@@ -224,7 +224,7 @@ LimitLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, LimitLi
 
     if (!read_key(zone, &key)) {
         line->error = "the key is no address";
-        return LimitLine::Kind::kWrong;
+        return OverrideLine::Kind::kWrong;
     }
 
     line->hash = zone.memory.table->hash(view(key));

@@ -23,6 +23,6 @@ bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced)
 
 /* Parses a line and finds the hash of its key.  A key that should be an address, but is none, is
  * wrong. */
-LimitLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, LimitLine *line);
+OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, OverrideLine *line);
 
 } // namespace limit_sliding

@@ -150,7 +150,7 @@ private:
 
         each([&](auto &write) {
             u_char buf[NGX_INET6_ADDRSTRLEN];
-            LimitLine line = write;
+            OverrideLine line = write;
             line.key = text_of_key(zone_, write.key, buf);
             write.at = begin_ + size_;
             size_ += line.write(text_ + size_);

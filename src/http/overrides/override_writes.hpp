@@ -13,7 +13,7 @@ namespace limit_sliding {
 /* An API write, which sets or removes the override of a key by a line of the file.  The key of the
  * line is as in requests: an address as its bytes.  A write may outlive its request, so the write
  * and its texts have memory of their own. */
-struct LimitWrite : LimitLine {
+struct LimitWrite : OverrideLine {
     enum class Result {
         kDone,     /* in force, and durable if the file has a name */
         kNoRoom,   /* "limits_max=" is reached */

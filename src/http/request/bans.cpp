@@ -17,14 +17,11 @@ namespace {
  * key remains banned, NGX_OK if the override is "off", and NGX_ERROR if there is no memory. */
 [[gnu::noinline]] ngx_int_t find_own(ngx_http_request_t *r, const ZoneConf &zone, Claim &claim) {
     const auto hash = claim.key_hash();
-    const auto &overrides = *zone.memory.aside.overrides;
     Override own = {};
-
     if (zone.is_remote()) {
         own = zone.remote.told->find(hash);
     } else {
-        overrides.find(
-            hash, [] { return ngx_time(); }, &own);
+        (void)find_override(zone, hash, &own);
     }
 
     if (own.is_unlimited()) { return NGX_OK; }
@@ -32,28 +29,52 @@ namespace {
     return !own.is_set() || apply_override(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
 }
 
-/* Sets the text of the claim's key.  A claim of this node does not keep the text, so the key is
- * evaluated again. */
-bool get_key(ngx_http_request_t *r, const Claim &claim, ngx_str_t *key) {
-    if (claim.remote == nullptr) { return get_text(r, &limit_of(claim).zone->key, key) == NGX_OK; }
+/* The key of a claim of a request, and memory for a verdict. */
+struct RequestKey {
+    ngx_http_request_t *r;
 
-    *key = remote_of(claim).key;
-    return true;
-}
+    /* Sets the text of the claim's key.  A claim of this node does not keep the text, so the key is
+     * evaluated again. */
+    bool get(const Claim &claim, ngx_str_t *key) const {
+        if (claim.remote == nullptr) {
+            return get_text(r, &limit_of(claim).zone->key, key) == NGX_OK;
+        }
 
-void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
+        *key = remote_of(claim).key;
+        return true;
+    }
+
+    Verdict *verdict() const { return alloc<Verdict>(r->pool); }
+};
+
+/* The same for a claim without a request. */
+struct GivenKey {
+    const ngx_str_t &text;
+    Verdict &room;
+
+    bool get(const Claim &, ngx_str_t *key) const {
+        *key = text;
+        return true;
+    }
+
+    Verdict *verdict() const { return &room; }
+};
+
+template <class KeyOf>
+void add_offender(const KeyOf &key_of, const Claim &claim, uint32_t n) {
     const auto hash = claim.key_hash();
     auto &offenders = *limit_of(claim).zone->memory.aside.offenders;
     const auto place = offenders.count(hash, n, ngx_current_msec);
     ngx_str_t key;
 
-    if (place != Offenders::kNamed && get_key(r, claim, &key)) {
+    if (place != Offenders::kNamed && key_of.get(claim, &key)) {
         offenders.set_text(place, hash, view(key));
     }
 }
 
 /* Sets *hash to ban_hash() of the claim's key. */
-[[gnu::always_inline]] inline bool get_ban_hash(ngx_http_request_t *r, const Claim &claim,
+template <class KeyOf>
+[[gnu::always_inline]] inline bool get_ban_hash(const KeyOf &key_of, const Claim &claim,
                                                 uint64_t *hash) {
     if (!limit_of(claim).zone->is_remote()) {
         *hash = claim.key_hash();
@@ -61,7 +82,7 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     }
 
     ngx_str_t key;
-    if (!get_key(r, claim, &key)) { return false; }
+    if (!key_of.get(claim, &key)) { return false; }
 
     *hash = Bans::common_hash(view(key));
     return true;
@@ -74,15 +95,16 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
     claim.verdict = &verdict;
     claim.outcome = Outcome::kRejected;
-    claim.is_banned = true;
+    claim.verdict_kind = VerdictKind::kBan;
 }
 
 /* Counts a rejection by a limit, in a zone with penalties.  If a ban begins, rejects the claim by
  * the ban. */
-void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
+template <class KeyOf>
+void count_towards_ban(const KeyOf &key_of, Claim &claim) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
-    if (!get_ban_hash(r, claim, &hash)) { return; }
+    if (!get_ban_hash(key_of, claim, &hash)) { return; }
 
     const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
     if (ban.left_ms == 0) { return; }
@@ -91,23 +113,25 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
 
     add_atomically(zone.worker.counters->bans);
 
-    auto *verdict = alloc<Verdict>(r->pool);
+    auto *verdict = key_of.verdict();
     if (verdict != nullptr) {
         set_ban(ban, claim.describe(ngx_current_msec).excess, *verdict, claim);
     }
 }
 
 /* Adds a sample of the rejections in a zone with penalties to the offenders. */
-[[gnu::always_inline]] inline void sample_offender(ngx_http_request_t *r, const Claim &claim) {
+template <class KeyOf>
+[[gnu::always_inline]] inline void sample_offender(const KeyOf &key_of, const Claim &claim) {
     auto &zone = *limit_of(claim).zone;
     const auto n = zone.rejected.top ? zone.worker.top_sampler.weight(ngx_current_msec) : 0;
-    if (n != 0) { add_offender(r, claim, n); }
+    if (n != 0) { add_offender(key_of, claim, n); }
 }
 
 /* Counts a request that a ban has rejected. */
-[[gnu::always_inline]] inline void count_banned(ngx_http_request_t *r, const Claim &claim) {
+template <class KeyOf>
+[[gnu::always_inline]] inline void count_banned(const KeyOf &key_of, const Claim &claim) {
     add_atomically(limit_of(claim).zone->worker.counters->banned_requests);
-    sample_offender(r, claim);
+    sample_offender(key_of, claim);
 }
 
 /* Answers a request with one claim, which is banned.  Returns false if there is no memory. */
@@ -120,10 +144,35 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     ctx.status = Status::kRejected;
 
     count_request(*limit_of(claim).zone, kCountRejected);
-    count_banned(r, claim);
+    count_banned(RequestKey{r}, claim);
     if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
 
-    return (conf.headers & kHeaderRetryAfter) == 0 || push_retry_after(r, ctx, ban.left_ms);
+    return (conf.headers & kHeaderRetryAfter) == 0
+           || push_retry_after(r, ctx.retry_after, ban.left_ms);
+}
+
+template <class KeyOf>
+[[gnu::always_inline]] inline void add_rejections_of(const KeyOf &key_of, Claim &claim,
+                                                     uint32_t n) {
+    /* A key was not over its limit if the zone was full, or if Redis did not answer. */
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+
+    if (claim.is_banned()) {
+        count_banned(key_of, claim);
+        return;
+    }
+
+    if (!limit_of(claim).zone->rejected.are_banned()) {
+        add_offender(key_of, claim, n);
+        return;
+    }
+
+    sample_offender(key_of, claim);
+
+    /* A blocked key needs no ban. */
+    const bool is_blocked
+        = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
+    if (!is_blocked) { count_towards_ban(key_of, claim); }
 }
 
 } // namespace
@@ -142,7 +191,7 @@ template <bool kSingle>
 ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
-    if (!get_ban_hash(r, claim, &hash)) { return NGX_ERROR; }
+    if (!get_ban_hash(RequestKey{r}, claim, &hash)) { return NGX_ERROR; }
 
     const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
     if (ban.left_ms == 0) { return NGX_OK; }
@@ -163,26 +212,28 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
 template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 
+bool find_ban(const ngx_str_t &key, Claim &claim, Verdict &verdict) {
+    const auto &zone = *limit_of(claim).zone;
+    uint64_t hash;
+    (void)get_ban_hash(GivenKey{key, verdict}, claim, &hash);
+
+    const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
+    if (ban.left_ms == 0) { return false; }
+
+    if (zone.is_remote() && zone.remote.told->find(claim.key_hash()).is_unlimited()) {
+        return false;
+    }
+
+    set_ban(ban, claim.cost * 1000, verdict, claim);
+    return true;
+}
+
 void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
-    /* A key was not over its limit if the zone was full, or if Redis did not answer. */
-    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+    add_rejections_of(RequestKey{r}, claim, n);
+}
 
-    if (claim.is_banned) {
-        count_banned(r, claim);
-        return;
-    }
-
-    if (!limit_of(claim).zone->rejected.are_banned()) {
-        add_offender(r, claim, n);
-        return;
-    }
-
-    sample_offender(r, claim);
-
-    /* A blocked key needs no ban. */
-    const bool is_blocked
-        = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
-    if (!is_blocked) { count_towards_ban(r, claim); }
+void add_rejections(const ngx_str_t &key, Claim &claim, uint32_t n, Verdict &verdict) {
+    add_rejections_of(GivenKey{key, verdict}, claim, n);
 }
 
 } // namespace limit_sliding

@@ -25,9 +25,17 @@ void lift_ban(const ZoneConf &zone, std::string_view key);
 template <bool kSingle>
 ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
 
+/* The same for a claim of this key that belongs to no request: returns true if the ban rejects the
+ * claim, which then has this verdict. */
+bool find_ban(const ngx_str_t &key, Claim &claim, Verdict &verdict);
+
 /* Adds n rejections to the key of a claim that rejected: to the offenders of the zone, and to the
  * rejections counted towards a ban.  If a ban begins, it rejects the claim.  The rejected keys of
  * the zone must be watched. */
 void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n);
+
+/* The same for a claim of this key that belongs to no request.  The claim has this verdict if a ban
+ * begins. */
+void add_rejections(const ngx_str_t &key, Claim &claim, uint32_t n, Verdict &verdict);
 
 } // namespace limit_sliding

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
@@ -111,7 +112,8 @@ void remember(const Limit &limit, const Claim &claim, const Override &own) {
         const auto rc = complete_own(r, limit, text, claim);
         if (rc != NGX_DECLINED) { return rc; }
 
-        log_bad_value(r, *limit.zone, "rate", text);
+        log_bad_value(r, *limit.zone, limit.zone->policy.is_in_flight() ? "inflight" : "rate",
+                      text);
     }
 
     if (is_off || claim.limit == 0) {
@@ -145,19 +147,32 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return apply_override(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
 }
 
+/* Creates the hold of a claim, which ends with the request, whatever way that ends.  Returns
+ * nullptr if there is no memory. */
+[[gnu::noinline]] Hold *create_hold(ngx_http_request_t *r, ZoneConf &zone) {
+    struct Ending {
+        ngx_pool_cleanup_t cleanup;
+        Hold hold;
+    };
+
+    auto *memory = alloc_inline(r->pool, sizeof(Ending));
+    if (memory == nullptr) { return nullptr; }
+
+    auto *ending = new (memory) Ending{{}, {&zone.worker.holdings}};
+    ending->cleanup.handler = [](void *data) { static_cast<Hold *>(data)->release(); };
+    ending->cleanup.data = &ending->hold;
+    ending->cleanup.next = r->pool->cleanup;
+    r->pool->cleanup = &ending->cleanup;
+    return &ending->hold;
+}
+
 /* Decides a claim that the prepared function of its limit does not fit. */
 void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_ms); }
 
 /* Records the rejections of claims, and updates the claim that describes the request. */
 [[gnu::noinline]] void record(Context &ctx, Span<Claim> claims) {
     for (auto &claim : claims) {
-        if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) { continue; }
-
-        if (kHasRedis && claim.remote != nullptr) {
-            record_remote(claim);
-        } else if (claim.verdict == nullptr) {
-            record_rejected(&claim, ctx.now_ms);
-        }
+        record_rejection(claim, ctx.now_ms);
     }
 
     ctx.described = &claims[describing(claims.begin(), claims.size(), ctx.now_ms)];
@@ -213,21 +228,38 @@ private:
 
     /* Adapts a prepared claim to its request, and to debts in the zone. */
     [[gnu::always_inline]] ngx_int_t adapt(const Limit &limit, Claim &claim) {
-        if ((limit.adapts & Limit::kValues) == 0) {
-            if (limit.claim.debts->has_any()) { decide_ = decide_alone; }
-
+        if (limit.adapts == Limit::kDebts) {
+            if (claim.debts->has_any()) { decide_ = decide_alone; }
             return NGX_OK;
+        }
+
+        /* the other claims of debts and of values pass here with the comparison above */
+        if (limit.adapts > Limit::kDebts && (limit.adapts & Limit::kValues) == 0) {
+            return add_hold(limit, claim);
         }
 
         if (decide_ == nullptr || (claim.debts != nullptr && claim.debts->has_any())) {
             decide_ = decide_alone;
         }
 
-        const auto rc
-            = limit.zone->rejected.are_banned() ? guard(limit, claim) : evaluate(r_, limit, claim);
+        ngx_int_t rc;
+        if (limit.zone->rejected.are_banned()) {
+            rc = guard(limit, claim);
+        } else {
+            if ((limit.adapts & Limit::kHolds) != 0 && add_hold(limit, claim) != NGX_OK) {
+                return NGX_ERROR;
+            }
+            rc = evaluate(r_, limit, claim);
+        }
+
         if (claim.is_own) { decide_ = decide_alone; }
 
         return rc;
+    }
+
+    ngx_int_t add_hold(const Limit &limit, Claim &claim) const {
+        claim.hold = create_hold(r_, *limit.zone);
+        return claim.hold != nullptr ? NGX_OK : NGX_ERROR;
     }
 
     /* Makes the claim of a limit.  Returns NGX_DECLINED if the limit does not apply. */
@@ -253,14 +285,10 @@ private:
             return complete_remote(r_, claim, zone, key);
         }
 
-        const auto &overrides = *zone.memory.aside.overrides;
-        if (overrides.count() != 0) {
-            Override own;
-            if (overrides.find(
-                    hash, [] { return ngx_time(); }, &own)) {
-                decide_ = decide_alone;
-                return apply_own(r_, zone, own, claim);
-            }
+        Override own;
+        if (find_override(zone, hash, &own)) {
+            decide_ = decide_alone;
+            return apply_own(r_, zone, own, claim);
         }
 
         return NGX_OK;
@@ -302,7 +330,8 @@ private:
         ctx_.now_ms = ngx_current_msec;
 
         if (kHasRedis && !kSingle && group_->is_remote) {
-            return decide_remote(r_, ctx_, {claims, n});
+            return group_->is_held ? decide_held(r_, ctx_, {claims, n})
+                                   : decide_remote(r_, ctx_, {claims, n});
         }
 
         return ctx_.add_decided({claims, n}, decide_here({claims, n}));
@@ -329,10 +358,7 @@ private:
 
         count_request(zone, count);
 
-        if (!kSingle && claim.remote != nullptr) {
-            const auto source = index_of(remote_of(claim).source);
-            if (source != 0) { add_atomically(zone.worker.counters->sources[source - 1]); }
-        }
+        if (!kSingle) { count_source(zone, claim); }
     }
 
     /* Logs a rejection, and adds Retry-After.  Returns false if there is no memory. */
@@ -348,7 +374,7 @@ private:
 
     /* Lets the longest ban describe the request; the ban may have begun with this request. */
     void describe_ban(Claim &claim) const {
-        if (claim.is_banned
+        if (claim.is_banned()
             && claim.retry_after_ms(ctx_.now_ms) > ctx_.described->retry_after_ms(ctx_.now_ms)) {
             ctx_.described = &claim;
         }

@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Groups with limits in Redis.  Leases of all keys, or the known refusal of one, decide a request
- * at once.  Else the request is suspended until Redis replies.  If Redis does not answer, on_error
- * decides. */
+/* Decides groups with limits in Redis.  Leases of all keys, or the known refusal of one key, decide
+ * a request at once.  Else the request is suspended until Redis replies.  If Redis does not answer,
+ * on_error decides. */
 
 #include "http/request/remote_claims.hpp"
 
@@ -11,6 +11,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
+#include "http/request/held_claims.hpp"
 #include "http/request/suspend.hpp"
 #include "http/request/sync_claims.hpp"
 #include "ngx/event.hpp"
@@ -22,7 +23,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Adds the next claims, which have their outcomes, to the context. */
+/* Adds claims that have their outcomes to the context. */
 Decision account_all(Context &ctx, Span<Claim> claims) {
     return ctx.add_decided(claims, describing(claims.begin(), claims.size(), ctx.now_ms));
 }
@@ -38,13 +39,6 @@ void release_all(Span<Claim> claims) {
     release(claims.begin(), claims.size(), ngx_current_msec);
 }
 
-/* Returns a copy of a claim in Redis that this node's memory can decide. */
-Claim as_local(Claim claim) {
-    claim.verdict = nullptr;
-    claim.fit_core();
-    return claim;
-}
-
 /* Also counts the units that Redis admits in this node's memory, in case Redis fails later. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (const auto &remote : remotes) {
@@ -55,16 +49,8 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     }
 }
 
-Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms) {
-    Verdict verdict = {};
-    verdict.limit = limit;
-    verdict.remaining = remaining;
-    verdict.reset_ms = reset_ms;
-    return verdict;
-}
-
 /* Returns the verdict of a refusal, a reply of Redis that is at most a second old. */
-Verdict verdict_of(const Refusal &refusal, uint64_t now_ms) {
+Verdict refused_verdict(const Refusal &refusal, uint64_t now_ms) {
     return verdict_of(refusal.limit, refusal.remaining,
                       std::max(refusal.reset_ms, now_ms) - now_ms);
 }
@@ -80,21 +66,19 @@ Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
 
         Refusal refusal;
         if (zone.refusals->find(refusal_hash(claim), now_ms, &refusal)) {
-            return verdict_of(refusal, now_ms);
+            return refused_verdict(refusal, now_ms);
         }
 
         const auto own = zone.told->find(claim.key_hash());
-        if (own.is_unlimited()) { return verdict_of(limit, limit, 0); }
+        if (own.is_unlimited()) { return verdict_of(limit, limit); }
 
         if (own.is_blocked()) { return blocked_verdict(claim.cost); }
 
         limit = own.is_set() ? own.limit : limit;
     }
 
-    auto look = claim;
-    look.limit = limit;
+    auto look = as_local(claim, limit);
     look.purpose = Purpose::kLook;
-    look = as_local(look);
     (void)acquire(&look, 1, now_ms);
     return look.describe(now_ms);
 }
@@ -113,7 +97,7 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     }
 
     const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
-    verdict = verdict_of(refusal, now_ms);
+    verdict = refused_verdict(refusal, now_ms);
     verdict.excess = over * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
     if (refusal.limit == 0) {
@@ -127,7 +111,8 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     return true;
 }
 
-/* Rejects a request by some claims, so that Redis need not be asked about the open claims. */
+/* Rejects a request by the claims that reject.  The open claims become undecided, because Redis is
+ * not asked about them. */
 Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim> open) {
     size_t n = all.size();
 
@@ -135,7 +120,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
         claim.outcome = Outcome::kUndecided;
     }
 
-    /* Only the fields of the draft describe other claims of a rejected request. */
+    /* Undecided claims are described only for header fields of the draft. */
     if ((ctx.headers & kHeaderDraft) == 0 || limit_of(all[0]).dry_run) {
         n = 0;
 
@@ -174,10 +159,10 @@ Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
         if (!is_blocked(claim)) { claim.outcome = Outcome::kUndecided; }
     }
 
-    return refuse(r, ctx, all, {all.begin(), size_t{0}});
+    return refuse(r, ctx, all, {});
 }
 
-/* Decides a request by the claims of this node, because leases admit the claims in Redis. */
+/* Decides a request by the claims of this node.  Leases have admitted the claims in Redis. */
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     const auto remote = claims.remote;
     if (!acquire_all(claims.local, ctx.now_ms)) {
@@ -194,35 +179,30 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
 /* Decides a claim by on_error.  Returns false if this node's memory must decide the claim. */
 bool decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
-    const auto on_error = *remote.zone->on_error;
     auto &verdict = remote.verdict;
+    const Override own = remote.zone->told->find(claim.key_hash());
     remote.source = Source::kFallback;
+    if (*remote.zone->on_error == OnError::kLocal) {
+        const bool is_decided = apply_told(claim, own);
+        if (!is_decided) { claim = as_local(claim); }
 
-    /* The override from the last reply of Redis remains in force. */
-    remote.own = remote.zone->told->find(claim.key_hash());
-    set_window(claim, remote.own);
-    if (remote.own.is_limited()) { claim.limit = remote.own.limit; }
-
-    if (on_error == OnError::kLocal && remote.own.is_blocked()) {
-        verdict = blocked_verdict(claim.cost);
-        set_told(claim, Outcome::kRejected);
-        return true;
+        return is_decided;
     }
 
-    if (on_error == OnError::kLocal && !remote.own.is_unlimited()) {
-        claim = as_local(claim);
-        return false;
-    }
+    remote.own = own;
+    set_window(claim, own);
+    if (own.is_limited()) { claim.limit = own.limit; }
 
-    const bool admits = on_error != OnError::kDeny;
-    verdict = verdict_of(claim.limit, admits ? claim.limit : 0, admits ? 0 : kBreakerIntervalMs);
+    const bool admits = *remote.zone->on_error == OnError::kAllow;
+    verdict = verdict_of(claim.limit, admits ? claim.policy->capacity(claim.limit) : 0,
+                         admits ? 0 : kBreakerIntervalMs);
     verdict.retry_after_ms = verdict.reset_ms;
     set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
     return true;
 }
 
-/* Decides by on_error the claims of each Redis that is known not to answer, and moves them to the
- * claims of this node: Redis need not be asked about a request that they reject. */
+/* Decides the claims of each Redis that is known not to answer by on_error, and moves them to the
+ * claims of this node.  If they reject the request, no other Redis is asked. */
 void decide_away(JointClaims &claims) {
     auto *asked = claims.remote.begin();
 
@@ -238,7 +218,7 @@ void decide_away(JointClaims &claims) {
     claims.local = {claims.all.begin(), claims.all.size() - claims.remote.size()};
 }
 
-/* Decides by on_error the claims without a reply. */
+/* Decides the claims without a reply by on_error. */
 Decision fall_back(Context &ctx, const JointClaims &claims) {
     ctx.now_ms = ngx_current_msec;
 
@@ -263,14 +243,11 @@ Decision fall_back(Context &ctx, const JointClaims &claims) {
 /* Resumes a request after the reply, or the failure, of Redis. */
 void end_ask(const RemoteWait &wait) {
     auto *r = wait.request;
-    auto *c = r->connection;
-    if (!is_waiting(r, &wait)) { return; }
-
-    ngx_http_set_log_request(c->log, r);
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "limit_sliding told");
-
-    resume(r);
-    ngx_http_run_posted_requests(c);
+    answer(r, &wait, [=] {
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0, "limit_sliding told");
+        resume(r);
+        return NGX_AGAIN;
+    });
 }
 
 void write_handler(ngx_http_request_t *r) {
@@ -280,17 +257,19 @@ void write_handler(ngx_http_request_t *r) {
     ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
 }
 
-/* Creates the wait of a request, which is used again if the request waits again. */
-RemoteWait *create_wait(ngx_http_request_t *r) {
+/* Gives a request its wait, unless it has waited before.  Returns false if there is no memory. */
+bool get_wait(ngx_http_request_t *r, Context &ctx) {
+    if (ctx.wait != nullptr) { return true; }
+
     auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
-    if (cln == nullptr) { return nullptr; }
+    if (cln == nullptr) { return false; }
 
     cln->handler = [](void *data) { leave_ask(&static_cast<RemoteWait *>(data)->waiter); };
 
-    auto *wait = new (cln->data) RemoteWait();
-    wait->request = r;
-    init_event<end_ask>(wait->waiter.event, *wait);
-    return wait;
+    ctx.wait = new (cln->data) RemoteWait();
+    ctx.wait->request = r;
+    init_event<end_ask>(ctx.wait->waiter.event, *ctx.wait);
+    return true;
 }
 
 /* Asks Redis about the remote claims, and suspends the request. */
@@ -303,8 +282,9 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
 
     /* The client of Redis ends the wait after `timeout`, so the request needs no timer. */
-    if (!suspend(r, write_handler, &wait)) {
+    if (r != nullptr && !suspend(r, write_handler, &wait)) {
         leave_ask(&wait.waiter);
+        release_all(claims.local);
         return Decision::kFailed;
     }
 
@@ -315,27 +295,81 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     return Decision::kAsked;
 }
 
+/* Decides a request once Redis has replied about its claims, or has failed. */
+Decision decide_told(ngx_http_request_t *r, Context &ctx) {
+    const auto &claims = ctx.wait->claims;
+    const auto told = ctx.wait->waiter.told;
+    if (told == Told::kFailed) { return fall_back(ctx, claims); }
+
+    if (told == Told::kRejected) {
+        release_all(claims.local);
+        return refuse(r, ctx, claims.all, {});
+    }
+
+    keep_warm(claims.remote, ngx_current_msec);
+    return account_all(ctx, claims.all);
+}
+
+/* Holds the units of claims with inflight= in Redis, one claim after the other, because each may
+ * have to wait.  Then decides the other claims. */
+Decision decide_all(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    for (auto &claim : all) {
+        if (!is_held(claim)) { continue; }
+
+        if (!get_wait(r, ctx)) { return Decision::kFailed; }
+
+        auto &wait = *ctx.wait;
+        if (claim.verdict == nullptr) {
+            leave_ask(&wait.waiter);
+            if (!hold_units(claim, &wait.waiter)) {
+                wait.claims.all = all;
+                wait.holds = true;
+                return suspend(r, write_handler, &wait) ? Decision::kAsked : Decision::kFailed;
+            }
+        }
+
+        if (is_admitted(claim)) { continue; }
+
+        for (auto &other : all) {
+            if (other.verdict == nullptr) { other.outcome = Outcome::kUndecided; }
+        }
+        return refuse(r, ctx, all, {});
+    }
+
+    return decide_remote(r, ctx, all);
+}
+
+/* Gives back the units in flight of a request that is not admitted. */
+Decision conclude(Span<Claim> all, Decision decision) {
+    if (decision == Decision::kRejected || decision == Decision::kFailed) { release_held(all); }
+
+    return decision;
+}
+
 } // namespace
 
-/* Gives the claim its RemoteClaim.  A reply or a verdict sets the other fields: to clear them would
- * take 130 instructions. */
+/* A reply or a verdict sets the other fields of the RemoteClaim.  Clearing them here would take 130
+ * instructions. */
+void complete_remote(Claim &claim, ZoneConf &zone, const ngx_str_t &key, RemoteClaim &remote) {
+    remote.zone = &zone.remote;
+    remote.key = key;
+    remote.source = Source::kRedis;
+    remote.own = {};
+    remote.asked_limit = 0;
+    remote.pace = claim.pace();
+    remote.asked = claim.policy;
+    remote.is_pending = false;
+    claim.remote = &remote;
+    if (is_synced(claim)) { complete_synced(claim); }
+}
+
 ngx_int_t complete_remote(ngx_http_request_t *r, Claim &claim, ZoneConf &zone,
                           const ngx_str_t &key) {
     auto *remote = alloc<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
 
-    remote->zone = &zone.remote;
-    remote->key = key;
-    remote->source = Source::kRedis;
-    remote->own = {};
-    remote->asked_limit = 0;
-    remote->pace = claim.pace();
-    remote->asked = claim.policy;
-    remote->is_pending = false;
-    claim.remote = remote;
-    if (is_synced(claim)) { complete_synced(claim); }
-
-    return NGX_OK;
+    complete_remote(claim, zone, key, *remote);
+    return !is_held(claim) || complete_held(r, claim) ? NGX_OK : NGX_ERROR;
 }
 
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
@@ -362,9 +396,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     decide_away(claims);
 
     const bool asks = !claims.remote.empty();
-    if (asks && ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) {
-        return Decision::kFailed;
-    }
+    if (asks && !get_wait(r, ctx)) { return Decision::kFailed; }
 
     if (!acquire_all(claims.local, ctx.now_ms)) {
         return refuse(r, ctx, claims.all, claims.remote);
@@ -373,18 +405,21 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     return asks ? ask(r, ctx, claims) : account_all(ctx, claims.all);
 }
 
+Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    const bool is_decided = std::any_of(all.begin(), all.end(), is_blocked);
+    return conclude(all, is_decided ? decide_remote(r, ctx, all) : decide_all(r, ctx, all));
+}
+
 Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
-    const auto &claims = ctx.wait->claims;
-    const auto told = ctx.wait->waiter.told;
-    if (told == Told::kFailed) { return fall_back(ctx, claims); }
+    auto &wait = *ctx.wait;
+    const auto all = wait.claims.all;
+    if (!wait.holds) { return conclude(all, decide_told(r, ctx)); }
 
-    if (told == Told::kRejected) {
-        release_all(claims.local);
-        return refuse(r, ctx, claims.all, {});
-    }
+    wait.holds = false;
+    ctx.now_ms = ngx_current_msec;
+    end_hold(wait.waiter.claims[0], wait.waiter.told);
 
-    keep_warm(claims.remote, ngx_current_msec);
-    return account_all(ctx, claims.all);
+    return conclude(all, decide_all(r, ctx, all));
 }
 
 void count_remote(Claim claim) {

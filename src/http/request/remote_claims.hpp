@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Claims of zones in Redis.  Redis is asked about each request, unless a lease or a refusal
- * decides, or the zone has "sync=": then this node decides, and reports to Redis later.  The
- * functions are undefined in builds without hiredis, see kHasRedis. */
+/* Claims of zones in Redis.  Redis is asked about a request, unless a lease or a refusal decides.
+ * In a zone with "sync=", this node decides, and reports to Redis later.  The functions are
+ * undefined in builds without hiredis, see kHasRedis. */
 
 #pragma once
 
@@ -13,33 +13,56 @@
 
 namespace limit_sliding {
 
-/* Claims that are decided together: `all` are first the local and then the remote claims. */
+/* Claims that are decided together. */
 struct JointClaims {
-    Span<Claim> all;
-    Span<Claim> local; /* claims that this node decides, or decides because Redis does not answer */
+    Span<Claim> all;    /* the local claims, and behind them the remote claims */
+    Span<Claim> local;  /* claims of this node, and claims of a Redis that does not answer */
     Span<Claim> remote; /* claims to ask Redis about, side by side for each Redis */
 };
 
 /* The wait of a request for Redis, and the state of the request to continue with. */
 struct RemoteWait {
     Waiter waiter;
-    ngx_http_request_t *request;
+    ngx_http_request_t *request; /* nullptr for a claim of Lua, which belongs to no request */
     JointClaims claims;
-    const Group *group;
-    ngx_msec_t delay_ms; /* delay by the groups before */
+    const Group *group;  /* limits that the claims belong to; nullptr for a claim of Lua */
+    ngx_msec_t delay_ms; /* delay by earlier groups */
+    bool holds;          /* the request waits for units in flight, and decides other claims later */
 };
 
-/* Completes a claim of the zone, once the claim has its hash, cost and limit. */
+/* Completes a claim that has its hash, cost and limit by a RemoteClaim: in the caller's memory, or
+ * in memory of the request. */
+void complete_remote(Claim &claim, ZoneConf &zone, const ngx_str_t &key, RemoteClaim &remote);
 ngx_int_t complete_remote(ngx_http_request_t *r, Claim &claim, ZoneConf &zone,
                           const ngx_str_t &key);
 
 /* Decides the next claims of a request, all of one group.  After kAsked, the request waits in
- * ctx.wait, and decide_replied() decides once Redis has replied or failed. */
+ * ctx.wait, and its handler calls decide_replied() once Redis has replied or failed.
+ *
+ * A claim of Lua has no request, so `r` is nullptr.  It is the only claim, of a zone in Redis.  The
+ * caller sets ctx.wait, and the event of its waiter, which tells that decide_replied() must be
+ * called. */
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
+
+/* Does the same for a group with limits of inflight= in Redis. */
+Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
+
+/* Continues the decision.  May return kAsked again. */
 Decision decide_replied(ngx_http_request_t *r, Context &ctx);
 
 /* Records the cost of a claim that rejected, and describes the claim as of after that. */
 void record_remote(Claim &claim);
+
+/* Does the same for any decided claim, in Redis or not, if it rejects and its rejection counts. */
+inline void record_rejection(Claim &claim, uint64_t now_ms) {
+    if (!claim.records || claim.is_banned() || claim.outcome != Outcome::kRejected) { return; }
+
+    if (kHasRedis && claim.remote != nullptr) {
+        record_remote(claim);
+    } else if (claim.verdict == nullptr) {
+        record_rejected(&claim, now_ms);
+    }
+}
 
 /* Consumes the cost of a claim that reserved nothing, if the limit has room. */
 void count_remote(Claim claim);

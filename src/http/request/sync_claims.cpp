@@ -12,33 +12,28 @@ namespace {
  * blocked. */
 bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
 
-/* Admits the claim of a key without a limit. */
-void set_unlimited(Claim &claim) {
-    auto &verdict = remote_of(claim).verdict;
-    verdict = {};
-    verdict.limit = claim.limit;
-    verdict.remaining = claim.limit;
-    set_told(claim, Outcome::kAdmitted);
-}
+} // namespace
 
-/* Applies the override of the claim's key from the last reply of Redis. */
-[[gnu::noinline]] void apply_told(Claim &claim, const Override &own) {
+[[gnu::noinline]] bool apply_told(Claim &claim, const Override &own) {
     auto &remote = remote_of(claim);
     remote.own = own;
     set_window(claim, own);
-
     if (own.is_unlimited()) {
-        set_unlimited(claim);
-    } else if (own.is_blocked()) {
+        remote.verdict = verdict_of(claim.limit, claim.limit);
+        set_told(claim, Outcome::kAdmitted);
+        return true;
+    }
+
+    if (own.is_blocked()) {
         remote.verdict = blocked_verdict(claim.cost);
         set_told(claim, Outcome::kRejected);
-    } else {
-        claim.limit = own.limit;
-        claim.is_own = true;
+        return true;
     }
-}
 
-} // namespace
+    if (own.is_set()) { claim.limit = own.limit; }
+
+    return false;
+}
 
 void complete_synced(Claim &claim) {
     auto &remote = remote_of(claim);
@@ -50,14 +45,14 @@ void complete_synced(Claim &claim) {
 
     const LimitCache &told = *remote.zone->told;
     const Override own = told.has_limits() ? told.find(claim.key_hash()) : Override{};
-    if (own.is_set()) { apply_told(claim, own); }
+    if (own.is_set()) { (void)apply_told(claim, own); }
 
     claim.fit_core();
 }
 
 void tell_synced(Span<Claim> claims, bool admitted) {
     for (const auto &claim : claims) {
-        if (!is_synced(claim) || claim.is_banned) { continue; }
+        if (!is_synced(claim) || claim.is_banned()) { continue; }
 
         /* Redis would take the limit 0 of a request with the rate "0" for no limit. */
         auto &remote = remote_of(claim);

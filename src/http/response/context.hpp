@@ -32,23 +32,26 @@ inline Limit &limit_of(const Claim &claim) { return *static_cast<Limit *>(claim.
 /* Returns true if on_error decided the claim because Redis did not answer.  Returns false if
  * on_error=local left the claim to this node's memory: such a rejection may start a ban. */
 inline bool is_fallback(const Claim &claim) {
-    return claim.remote != nullptr && claim.verdict != nullptr && !claim.is_banned
+    return claim.remote != nullptr && claim.verdict != nullptr && !claim.is_banned()
            && remote_of(claim).source == Source::kFallback;
 }
+
+/* Number of digits of UINT64_MAX ms in seconds. */
+constexpr size_t kSecondsDigits = 17;
 
 /* The state of a request.  Each limit is decided once, even if the request is redirected, so
  * redirects must keep the context (see holder_of_ctx()). */
 struct Context {
     Status status;
-    uint8_t headers;  /* LocConf::headers of the deciding location */
-    bool extended;    /* later decisions have been added; before_ms is set */
+    uint8_t headers;                    /* LocConf::headers of the deciding location */
+    bool extended;                      /* later decisions have been added; before_ms is set */
+    u_char retry_after[kSecondsDigits]; /* room for the digits of Retry-After */
     uint32_t nclaims; /* decided claims; 0: none, and of the fields below only `wait` is set */
     uint64_t now_ms;
-    uint64_t before_ms;                /* time of the first decision, in ms of NGINX's clock */
-    RemoteWait *wait;                  /* nullptr: the request has not waited for Redis */
-    Claim *described;                  /* the claim that log, headers and variables describe */
-    u_char retry_after[NGX_INT64_LEN]; /* room for the digits of Retry-After */
-    Claim claims[1];                   /* the decided claims, and room for the next ones */
+    uint64_t before_ms; /* time of the first decision, in ms of NGINX's clock */
+    RemoteWait *wait;   /* nullptr: the request has not waited for Redis */
+    Claim *described;   /* the claim that log, headers and variables describe */
+    Claim claims[1];    /* the decided claims, and room for the next ones */
 
     Span<Claim> decided() { return {claims, nclaims}; }
 
@@ -81,6 +84,12 @@ inline void add_atomically(uint64_t &counter) {
 
 inline void count_request(const ZoneConf &zone, Count count) {
     add_atomically(zone.worker.counters->requests[count]);
+}
+
+/* Counts the source of a decision, of a claim in Redis that this node's memory has not decided. */
+inline void count_source(const ZoneConf &zone, const Claim &claim) {
+    const size_t source = claim.remote != nullptr ? index_of(remote_of(claim).source) : 0;
+    if (source != 0) { add_atomically(zone.worker.counters->sources[source - 1]); }
 }
 
 /* Holds a request's context, as the data of a variable: redirects clear only r->ctx. */

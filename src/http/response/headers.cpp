@@ -46,9 +46,9 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return true;
 }
 
-[[gnu::always_inline]] inline bool print_retry_after(ngx_http_request_t *r, Context &ctx,
+[[gnu::always_inline]] inline bool print_retry_after(ngx_http_request_t *r, u_char *room,
                                                      uint64_t ms) {
-    auto *end = ctx.retry_after + sizeof(ctx.retry_after);
+    auto *end = room + kSecondsDigits;
     auto *digits = print_digits(end, seconds(ms));
     return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
 }
@@ -63,7 +63,7 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
         ms = std::max(ms, ctx.described->describe(ctx.now_ms).reset_ms);
     }
 
-    return print_retry_after(r, ctx, ms);
+    return print_retry_after(r, ctx.retry_after, ms);
 }
 
 ngx_http_output_header_filter_pt next_header_filter;
@@ -76,7 +76,7 @@ struct Told {
 
     /* Set by print_states(). */
     ngx_str_t remaining;
-    ngx_str_t reset;
+    ngx_str_t reset; /* empty with inflight= */
 };
 
 /* Clients do not see limits in dry run. */
@@ -133,12 +133,16 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *te
     return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
         const auto verdict = claim.describe(ctx.now_ms);
 
-        ngx_str_t remaining, reset;
+        ngx_str_t remaining;
+        ngx_str_t reset = {};
         p = append(p, view(limit_of(claim).zone->quoted));
         p = append(p, ";r=");
         p = append_number(p, verdict.remaining, &remaining);
-        p = append(p, ";t=");
-        p = append_number(p, seconds(verdict.reset_ms), &reset);
+
+        if (!claim.policy->is_in_flight()) {
+            p = append(p, ";t=");
+            p = append_number(p, seconds(verdict.reset_ms), &reset);
+        }
 
         if (&claim == told.shown) {
             told.remaining = remaining;
@@ -177,7 +181,7 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
     }
 
     return push(r, "X-RateLimit-Limit", digits) && push(r, "X-RateLimit-Remaining", told.remaining)
-           && push(r, "X-RateLimit-Reset", told.reset);
+           && (told.reset.len == 0 || push(r, "X-RateLimit-Reset", told.reset));
 }
 
 /* Drops an upstream's fields that have the same names as ours. */
@@ -243,15 +247,17 @@ bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) 
 
 bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
     const auto ms = ctx.described->known_retry_after_ms();
-    if (ms == 0 || ms == kNever || (ctx.headers & kHeaderDraft) != 0) {
-        return find_retry_after(r, ctx);
+
+    /* one comparison for both 0 and kNever */
+    if (ms - 1 >= kNever - 1 || (ctx.headers & kHeaderDraft) != 0) {
+        return ms == kNever || find_retry_after(r, ctx);
     }
 
-    return print_retry_after(r, ctx, ms);
+    return print_retry_after(r, ctx.retry_after, ms);
 }
 
-bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms) {
-    return print_retry_after(r, ctx, ms);
+bool push_retry_after(ngx_http_request_t *r, u_char *room, uint64_t ms) {
+    return print_retry_after(r, room, ms);
 }
 
 void init_headers() {

@@ -21,7 +21,8 @@ bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
 /* Adds Retry-After to a rejection, unless no retry can succeed; false: out of memory. */
 bool add_retry_after(ngx_http_request_t *r, Context &ctx);
 
-/* Adds Retry-After for a wait in ms, in seconds rounded up. */
-bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms);
+/* Adds Retry-After for a wait in ms, in seconds rounded up.  There must be room for kSecondsDigits
+ * bytes, which live as long as the request.  False: out of memory. */
+bool push_retry_after(ngx_http_request_t *r, u_char *room, uint64_t ms);
 
 } // namespace limit_sliding

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/holds/hold.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -43,7 +44,7 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, 
 bool is_due(const LocConf &conf, LogPace &pace) {
     if (conf.log_every == 0) { return true; }
 
-    if (static_cast<ngx_msec_int_t>(pace.after - ngx_current_msec) > 0) {
+    if (ms_until(pace.after) > 0) {
         pace.omitted++;
         return false;
     }
@@ -111,7 +112,11 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
     const auto level = conf.log_level;
     if (!is_due(conf, zone.worker.decisions)) { return; }
 
-    if (claim.outcome == Outcome::kRefused) {
+    if (claim.outcome == Outcome::kRefused && claim.hold != nullptr && claim.hold->no_entry) {
+        log_line(r, zone.worker.decisions, level,
+                 "refusing requests%s, zone \"%V\" has no room for another one in flight",
+                 dry_run_words(limit), &zone.name);
+    } else if (claim.outcome == Outcome::kRefused) {
         log_line(r, zone.worker.decisions, level, "refusing new keys%s, zone \"%V\" is full",
                  dry_run_words(limit), &zone.name);
     } else if (is_fallback(claim)) {
@@ -119,13 +124,17 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
         log_line(r, zone.worker.decisions, level,
                  "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
                  dry_run_words(limit), &zone.remote.redis->settings.name, &zone.name);
+    } else if (zone.policy.is_in_flight()) {
+        log_line(r, zone.worker.decisions, level,
+                 "limiting requests in flight%s, %uL of %uL by zone \"%V\"", dry_run_words(limit),
+                 verdict.limit + verdict.excess / 1000 - claim.cost, verdict.limit, &zone.name);
     } else {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests%s, excess: %uL.%03uL by zone \"%V\"", dry_run_words(limit),
                  verdict.excess / 1000, verdict.excess % 1000, &zone.name);
     }
 
-    if (claim.is_banned) {
+    if (claim.is_banned()) {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests%s, banned for %uLs by zone \"%V\"", dry_run_words(limit),
                  seconds(verdict.retry_after_ms), &zone.name);

@@ -55,6 +55,12 @@ ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, u
     auto *ctx = variable_ctx(r, v);
     if (ctx == nullptr) { return NGX_OK; }
 
+    /* nobody knows when a request in flight will end */
+    if (kNumber == Numbers::reset && ctx->described->policy->is_in_flight()) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
     const auto verdict = ctx->described->describe(ctx->now_ms);
 
     v->data = alloc_bytes(r->pool, NGX_INT64_LEN);

@@ -13,8 +13,8 @@ namespace limit_sliding {
 /* Adds the variables.  Returns false if that fails. */
 bool add_variables(ngx_conf_t *cf);
 
-/* Adds a variable for data that survives redirects of a request.  The name has a space, so no
- * configuration can use the variable.  Returns its index, or NGX_ERROR. */
+/* Adds a variable whose value keeps a pointer over redirects of a request.  The name has a space,
+ * so no configuration can use the variable.  Returns the variable's index, or NGX_ERROR. */
 ngx_int_t add_holder(ngx_conf_t *cf, const char *text);
 
 /* Texts by Source. */

@@ -189,8 +189,14 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewhere &els
         }
     }
 
+    const auto is_given = [&](std::string_view text) {
+        return std::any_of(names.begin(), names.end(), [&](auto &name) {
+            return name.text == text && params[&name - names.begin()].word.len != 0;
+        });
+    };
+
     for (auto &name : names) {
-        if (!name.required.empty() && params[&name - names.begin()].word.len == 0) {
+        if (!name.required.empty() && !is_given(name.text) && !is_given(name.instead)) {
             ngx_str_t required = to_str(name.required);
             return conf_invalid(cf, "\"%V\" must have \"%V\" parameter", &words[0], &required);
         }

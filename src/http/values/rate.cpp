@@ -27,6 +27,13 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &win
     return true;
 }
 
+bool set_inflight(const Param &param, Expression *&variable, uint64_t &limit) {
+    if (!has_variables(param.text)) { return param.get_number("number", 1, kNarrowMax, limit); }
+
+    variable = create_expression(param.cf, param.text);
+    return variable != nullptr;
+}
+
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
                uint64_t limit_max, uint64_t &limit, const FileLine &where) {
     uint64_t n = rate.limit(window_ms);

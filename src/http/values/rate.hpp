@@ -17,6 +17,10 @@ namespace limit_sliding {
  * `window` if the rate has one.  Logs an error and returns false if the rate is invalid. */
 bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &window);
 
+/* Sets `variable` if "inflight=" has variables, else `limit`.  Logs an error and returns false if
+ * the number is invalid. */
+bool set_inflight(const Param &param, Expression *&variable, uint64_t &limit);
+
 /* Sets `limit` to the requests that the rate allows in a window.  If `limit` is not within 1 ..
  * limit_max, logs an error that quotes `word` and ends with `where`, and returns false. */
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,

@@ -49,25 +49,21 @@ bool put(Node &node, ErrandCall &call) {
     BanCall &told = spread.told;
     size_t n = 0;
     u_char *last = text;
-    auto add = [&](const char *format, auto number) {
-        u_char *p = last;
-        last = ngx_sprintf(p, format, number);
-        args[n++] = view(p, last - p);
-    };
-
     zone.exchange->fill(&told, *zone.bans, *zone.penalty, ngx_current_msec);
     args[n++] = call.whole ? "EVAL" : "EVALSHA";
     args[n++] = call.whole ? bans_script() : view(zone.redis->bans_sha1);
     args[n++] = "2";
     args[n++] = view(spread.news);
     args[n++] = view(spread.ends);
-    add("%uL", told.since);
-    add("%uL", told.after);
-    add("%uL", told.until_ms);
+    args[n++] = append_digits(&last, told.since);
+    args[n++] = append_digits(&last, told.after);
+    args[n++] = append_digits(&last, told.until_ms);
     for (const ToldBan &ban : Span<const ToldBan>(told.bans, told.n)) {
-        add("%016xL", ban.hash);
-        add("%uL", ban.left_ms);
-        add("%ui", ngx_uint_t{ban.is_lifted ? kScriptLifted : ban.doublings});
+        const u_char *hash = last;
+        last = ngx_sprintf(last, "%016xL", ban.hash);
+        args[n++] = view(hash, last - hash);
+        args[n++] = append_digits(&last, ban.left_ms);
+        args[n++] = append_digits(&last, ban.is_lifted ? kScriptLifted : ban.doublings);
     }
 
     return put_call(node, call, {args, n});

@@ -73,9 +73,7 @@ uint64_t outbox_hash(const Claim &claim) {
 
 /* Returns true if another worker may have taken over the key, because this worker was stopped for
  * too long: the reply is out of date then, and the units under way are not its own. */
-bool is_late(const Notice &notice) {
-    return static_cast<ngx_msec_int_t>(ngx_current_msec - notice.until) > 0;
-}
+bool is_late(const Notice &notice) { return ms_until(notice.until) < 0; }
 
 void free_notice(Notice &notice) {
     if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
@@ -392,7 +390,8 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
         if (!is_late(notice)) {
             const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
-            rest.look = guess != 0;
+            /* a rejection looks again, so an idle key needs no more calls */
+            rest.look = guess != 0 && notice.taken != 0;
         }
 
         rest.wait_ms = std::min(next.retry_after_ms, Outbox::kWaitMaxMs);

@@ -2,6 +2,8 @@
 
 #include "redis/calls/ask.hpp"
 
+#include <iterator>
+
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/protocol/ask_hash.hpp"
@@ -22,11 +24,31 @@ bool is_plain(const RemoteZone &zone, const ngx_str_t &text) {
            && !(redis.client.nodes.is_cluster() && text.data[0] == '}');
 }
 
+/* A digest that this worker has computed: a SHA-1 takes 2,000 instructions. */
+struct KnownDigest {
+    uint64_t key_hash; /* 0: there is no digest */
+    u_char hex[kSha1Bytes];
+};
+
+KnownDigest known_digests[4096];
+
+/* Returns the SHA-1 of the key in hex, valid until the next call.  Two keys with one hash are as
+ * unlikely as in the zone's own memory.  The hash of a probe is 0, and is not looked up. */
+std::string_view digest_of(uint64_t key_hash, const ngx_str_t &text) {
+    KnownDigest &known = known_digests[key_hash % std::size(known_digests)];
+    if (known.key_hash != key_hash || key_hash == 0) {
+        (void)append_sha1(known.hex, view(text));
+        known.key_hash = key_hash;
+    }
+    return view(known.hex, sizeof(known.hex));
+}
+
 /* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}", where KEY is the text
  * of the key, or its SHA-1 in hex. */
-u_char *write_name(const RemoteZone &zone, const ngx_str_t &text, u_char *p) {
-    p = append(p, view(zone.prefix));
-    p = is_plain(zone, text) ? append(p, view(text)) : append_sha1(p, view(text));
+u_char *write_name(const AskPart &part, u_char *p) {
+    p = append(p, view(part.zone->prefix));
+    p = append(p, is_plain(*part.zone, part.key) ? view(part.key)
+                                                 : digest_of(part.claim.key_hash(), part.key));
     *p++ = '}';
     return p;
 }
@@ -74,7 +96,7 @@ void time_out(Waiter &waiter) {
     if (!waiter.asked) { ask.units--; }
 
     tell_waiter(waiter, Told::kFailed);
-    if (ask.units == 0 && ask.state == ErrandState::kDue) {
+    if (ask.units == 0 && (ask.state == ErrandState::kDue || ask.state == ErrandState::kIdle)) {
         withdraw(ask);
         ask_done(ask);
     }
@@ -84,13 +106,6 @@ void time_out(Waiter &waiter) {
 
 void count_unsettled(const Client &client, uint64_t units) {
     if (units) { add(&client.calls->unsettled, units); }
-}
-
-void know_window(Claim &claim) {
-    const LimitCache *told = remote_of(claim).zone->told;
-    if (told->has_windows() || claim.policy->salt != 0) {
-        set_window(claim, told->find(claim.key_hash()));
-    }
 }
 
 Policy known_policy(const AskPart &part) {
@@ -141,7 +156,7 @@ void name_keys(Ask &ask) {
     const bool is_cluster = ask.redis->client.nodes.is_cluster();
     auto *p = reinterpret_cast<u_char *>(ask.parts.end());
     for (AskPart &part : ask.parts) {
-        u_char *end = write_name(*part.zone, part.key, p);
+        u_char *end = write_name(part, p);
         part.key = {static_cast<size_t>(end - p), p};
         part.slot = is_cluster ? key_slot(view(part.key)) : 0;
         p = end;
@@ -184,7 +199,10 @@ void share_ask(Ask &ask, uint64_t hash) {
 }
 
 void ask_done(Ask &ask) {
-    if (ask.units) {
+    const AskKind &kind = kind_of(ask);
+    if (kind.rest != nullptr) {
+        if (kind.rest(ask)) { return; }
+    } else if (ask.units) {
         /* the last reply may have been about another window */
         for (AskPart &part : ask.parts) {
             part.claim.set_policy(*part.zone->policy);
@@ -205,6 +223,10 @@ void ask_done(Ask &ask) {
 void join_ask(Ask &ask, Waiter *waiter) {
     if (ask.state == ErrandState::kIdle) { send(ask); }
 
+    add_unit(ask, waiter);
+}
+
+void add_unit(Ask &ask, Waiter *waiter) {
     ask.units++;
     if (waiter == nullptr) { return; }
 
@@ -256,7 +278,8 @@ void fail_waiters(Errand &errand, Failure failure) {
     auto &ask = static_cast<Ask &>(errand);
     const bool is_unsent = failure == Failure::kUnsent;
     for (Waiter &waiter : is_unsent ? ask.waiters : ask.asked) {
-        tell_waiter(waiter, Told::kFailed);
+        const bool is_refused = failure == Failure::kRefused && is_settled(waiter.claims[0]);
+        tell_waiter(waiter, is_refused ? Told::kRejected : Told::kFailed);
     }
 
     if (is_unsent) { ask.units = 0; }
@@ -273,7 +296,7 @@ void tell_waiter(Waiter &waiter, Told told) {
 void end_waits(Client &client) {
     for (bool has_grace = true; !client.waiting.empty(); has_grace = false) {
         Waiter &first = client.waiting.front();
-        auto left = static_cast<ngx_msec_int_t>(first.until - ngx_current_msec);
+        const ngx_msec_int_t left = ms_until(first.until);
         if (left > 0) {
             ngx_add_timer(&client.deadline, static_cast<ngx_msec_t>(left));
             return;

@@ -20,6 +20,10 @@ struct AskKind : ErrandKind {
     /* Handles the answer of the script, in a call that was sent at `sent` ms, and ends the ask by
      * ask_done().  nullptr: another command answers the asks. */
     void (*told)(Ask &ask, const Answer &answer, ngx_msec_t sent);
+
+    /* Decides instead of ask_done() whether the ask is sent again.  Returns false if the ask is
+     * over.  nullptr: an ask without units is over. */
+    bool (*rest)(Ask &ask) = nullptr;
 };
 
 /* One key of an ask.  The policy of its claim is the zone's, because an ask may outlive the
@@ -69,7 +73,12 @@ void count_unsettled(const Client &client, uint64_t units);
 
 /* Makes the claim one of the window that its key had in the last reply, because leases, refusals
  * and the counts of this node belong to a window. */
-void know_window(Claim &claim);
+inline void know_window(Claim &claim) {
+    const LimitCache *told = remote_of(claim).zone->told;
+    if (told->has_windows() || claim.policy->salt != 0) {
+        set_window(claim, told->find(claim.key_hash()));
+    }
+}
 
 /* Returns the policy of this window. */
 Policy known_policy(const AskPart &part);
@@ -112,8 +121,10 @@ void share_ask(Ask &ask, uint64_t hash);
 /* Sends an ask again that is in no list, if it has units; else frees it. */
 void ask_done(Ask &ask);
 
-/* Adds a unit to the ask, and sends it unless it waits for a reply.  The waiter, if not nullptr,
- * will be told. */
+/* Adds a unit to the ask.  The waiter, if not nullptr, will be told. */
+void add_unit(Ask &ask, Waiter *waiter);
+
+/* Adds a unit to the ask, and sends it unless it waits for a reply. */
 void join_ask(Ask &ask, Waiter *waiter);
 
 /* Makes an exiting worker wait for the end of the ask, for connect_timeout + timeout from now. */

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
+#include "redis/calls/decision.hpp"
 #include "redis/calls/settlement.hpp"
 #include "redis/calls/split_ask.hpp"
 #include "redis/shared/breaker.hpp"
@@ -33,6 +34,7 @@ bool make_client(Redis &redis) {
     /* the timer is not cancelable, because an exiting worker still answers its requests */
     init_event<end_waits>(client.deadline, client);
 
+    Claim::complete = complete_verdict;
     client.calls = &redis.shared->calls[ngx_process_slot % std::size(redis.shared->calls)];
     return client.nodes.start(&redis, &redis.settings, &redis.shared->addresses, &kSenderEvents);
 }
@@ -81,7 +83,7 @@ ngx_msec_t look_at_breaker(Redis &redis) {
 
     if (state == BreakerState::kProbe) { send_probe(redis); }
 
-    auto left = static_cast<ngx_msec_int_t>(breaker->probe_ms() - ngx_current_msec);
+    const ngx_msec_int_t left = ms_until(breaker->probe_ms());
     /* a worker must not spin if its clock lags */
     return std::clamp<ngx_msec_int_t>(left, 1, kLookOpenMs);
 }

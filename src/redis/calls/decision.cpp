@@ -73,8 +73,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
             part.zone->leases->forget(claim, ngx_current_msec + 1 - forgotten);
         }
 
-        Verdict verdict
-            = describe_part(part, part_told, static_cast<uint32_t>(answer.granted), false);
+        Verdict verdict = describe_part(part, part_told, static_cast<uint32_t>(answer.granted));
         part.zone->leases->add(claim, part_told.state, verdict, units * claim.cost, sent,
                                ngx_current_msec);
     }
@@ -97,17 +96,14 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
-        verdicts[i] = describe_part(ask.parts[i], answer.parts[i],
-                                    static_cast<uint32_t>(answer.granted), false);
+        verdicts[i]
+            = describe_part(ask.parts[i], answer.parts[i], static_cast<uint32_t>(answer.granted));
 
         const PartAnswer &part = answer.parts[i];
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
         wait_ms
             = part.own.is_blocked() ? kRefusalMs : part.state.refused_ms(part.policy, verdicts[i]);
-        if (wait_ms == kNever
-            || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
-            wait_ms = 0;
-        }
+        if (wait_ms == kNever || ms_until(sent + wait_ms) <= 0) { wait_ms = 0; }
 
         refused = refused || wait_ms;
     }
@@ -119,6 +115,20 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
         add_refusal(*ask.parts[i].zone, ask.parts[i].claim, verdicts[i], sent);
     }
     return true;
+}
+
+/* Decides a claim that is admitted, and keeps the state for a verdict.  The verdict of a leaky
+ * bucket is computed at once, because each request reads its delay. */
+void admit(Claim &claim, const RemoteState &state, uint32_t before) {
+    RemoteClaim &remote = remote_of(claim);
+    remote.verdict = {state.limit, 0, 0, 0, 0, 0};
+    set_told(claim, Outcome::kAdmitted);
+    remote.found = state;
+    remote.found.values = remote.values;
+    remote.before = before;
+    std::copy_n(state.values, remote_values(*claim.policy, state.values[0]), remote.values);
+    claim.verdict_kind = VerdictKind::kLate;
+    if (claim.policy->algorithm == Algorithm::kLeakyBucket) { complete_verdict(claim); }
 }
 
 /* Decides the claims of a request, which is admitted or not, by their state after `before`
@@ -136,7 +146,12 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         }
 
         remote.own = told.own;
-        remote.verdict = describe_part(ask.parts[i], told, before, admitted);
+        if (admitted && told.is_limited() && !is_settled(claim)) {
+            admit(claim, told.state, before);
+            continue;
+        }
+
+        remote.verdict = describe_part(ask.parts[i], told, before);
 
         bool rejects = !admitted && remote.verdict.retry_after_ms;
         set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);
@@ -200,6 +215,15 @@ bool join(ErrandCall &call, Errand &errand) {
 
 const AskKind kDecision
     = {{join, call_script, script_answered, fail_waiters, return_waiters, false}, told};
+
+void complete_verdict(const Claim &claim) {
+    RemoteClaim &remote = remote_of(claim);
+    if (remote.found.values == nullptr) { return; }
+
+    remote.verdict = remote.found.describe(*claim.policy, claim.cost, remote.before, true,
+                                           claim.purpose != Purpose::kConsume);
+    remote.found.values = nullptr;
+}
 
 bool spend_leases(Span<Claim> claims) {
     for (Claim &claim : claims) {

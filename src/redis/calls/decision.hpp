@@ -11,6 +11,9 @@ namespace limit_sliding {
 
 extern const AskKind kDecision;
 
+/* Claim::complete() of claims that Redis has admitted. */
+void complete_verdict(const Claim &claim);
+
 /* Remembers the verdict of a claim, from a call that was sent at `asked` ms: until its retry time
  * for requests of the key, and without a retry time for requests that another limit rejects. */
 void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verdict,

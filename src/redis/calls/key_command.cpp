@@ -14,8 +14,8 @@ namespace limit_sliding {
 
 namespace {
 
-/* A command, for an ask of one part. */
-struct KeyOrder : Ask {
+/* An ask of one part that a command answers, not the script. */
+struct KeyCommandAsk : Ask {
     KeyCommand command;
     ngx_str_t value;   /* rate to be set */
     ngx_msec_t ttl_ms; /* ms after which Redis removes the rate; 0: never */
@@ -74,48 +74,49 @@ bool join(ErrandCall &call, Errand &errand) {
 }
 
 bool put(Node &node, ErrandCall &call) {
-    const auto &order = static_cast<const KeyOrder &>(call.errands.front());
-    const std::string_view key = view(order.parts[0].key);
+    const auto &ask = static_cast<const KeyCommandAsk &>(call.errands.front());
+    const std::string_view key = view(ask.parts[0].key);
     u_char ms[NGX_INT64_LEN], own[kSuffixMax];
     Arg args[10] = {"DEL", {key, kLimitSuffix}};
     size_t argc = 2;
 
-    if (order.command == KeyCommand::kAskTtl) {
+    if (ask.command == KeyCommand::kAskTtl) {
         args[0] = "PTTL";
-    } else if (order.command == KeyCommand::kSetLimit) {
+    } else if (ask.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
-        args[2] = view(order.value);
+        args[2] = view(ask.value);
         argc = 3;
-        if (order.ttl_ms != 0) {
+        if (ask.ttl_ms != 0) {
             args[3] = "PX";
-            args[4] = view(ms, ngx_sprintf(ms, "%M", order.ttl_ms) - ms);
+            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.ttl_ms) - ms);
             argc = 5;
         }
-    } else if (order.command == KeyCommand::kForget) {
-        argc = add_forget(node, order, ms, own, args);
+    } else if (ask.command == KeyCommand::kForget) {
+        argc = add_forget(node, ask, ms, own, args);
     }
 
     return put_call(node, call, {args, argc});
 }
 
-/* Handles a reply.  An error is an answer, too. */
+/* Tells the waiters of a reply, also of an error. */
 void answered(Node &node, ErrandCall &call, Reply &reply) {
     if (reply.type == REDIS_REPLY_ERROR) { node.log->write(0, "%s", reply_text(&reply)); }
 
-    auto &order = static_cast<KeyOrder &>(take_errand(call));
+    auto &ask = static_cast<KeyCommandAsk &>(take_errand(call));
     const bool done = reply.type == REDIS_REPLY_INTEGER || reply.type == REDIS_REPLY_STATUS;
-    for (Waiter &waiter : order.asked) {
-        if (order.command == KeyCommand::kAskTtl) {
+    for (Waiter &waiter : ask.asked) {
+        if (ask.command == KeyCommand::kAskTtl) {
             remote_of(waiter.claims[0]).ttl_ms = done ? reply.numbers[0] : -1;
         }
 
         tell_waiter(waiter, done ? Told::kAdmitted : Told::kRejected);
     }
 
-    ask_done(order);
+    ask_done(ask);
 }
 
-constexpr AskKind kOrder = {{join, put, answered, fail_waiters, return_waiters, false}, nullptr};
+constexpr AskKind kKeyCommand
+    = {{join, put, answered, fail_waiters, return_waiters, false}, nullptr};
 
 } // namespace
 
@@ -124,15 +125,15 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
     Redis &redis = *remote_of(*claim).zone->redis;
     if (redis.client.nodes.is_away()) { return false; }
 
-    auto *order = create_ask<KeyOrder>(redis, {claim, 1}, kOrder, value->len);
-    if (order == nullptr || if_worth(*order) == nullptr) { return false; }
+    auto *ask = create_ask<KeyCommandAsk>(redis, {claim, 1}, kKeyCommand, value->len);
+    if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
-    const ngx_str_t &key = order->parts[0].key;
-    order->command = command;
-    order->value = {value->len, key.data + key.len};
-    order->ttl_ms = ttl_ms;
-    append(order->value.data, view(*value));
-    join_ask(*order, waiter);
+    const ngx_str_t &key = ask->parts[0].key;
+    ask->command = command;
+    ask->value = {value->len, key.data + key.len};
+    ask->ttl_ms = ttl_ms;
+    append(ask->value.data, view(*value));
+    join_ask(*ask, waiter);
     return true;
 }
 

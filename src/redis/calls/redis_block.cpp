@@ -443,7 +443,10 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
     (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
     redis.script_sha1 = sha1_of(cf->pool, view(text));
     redis.bans_sha1 = sha1_of(cf->pool, bans_script());
-    return redis.script_sha1.data != nullptr && redis.bans_sha1.data != nullptr;
+    redis.heartbeat_sha1 = sha1_of(cf->pool, heartbeat_script());
+    redis.hold_sha1 = sha1_of(cf->pool, hold_script());
+    return redis.script_sha1.data != nullptr && redis.bans_sha1.data != nullptr
+           && redis.heartbeat_sha1.data != nullptr && redis.hold_sha1.data != nullptr;
 }
 
 /* Returns the server of the last cycle, if it had addresses, or nullptr. */
@@ -511,7 +514,7 @@ bool add_shared(ngx_conf_t *cf, Redis &redis) {
     ngx_str_t name = join(cf->pool, "limit_sliding_redis ", view(redis.settings.name));
     if (name.data == nullptr) { return false; }
 
-    redis.shm_zone = ngx_shared_memory_add(cf, &name, 12 * ngx_pagesize, &redis_tag);
+    redis.shm_zone = ngx_shared_memory_add(cf, &name, 16 * ngx_pagesize, &redis_tag);
     if (redis.shm_zone == nullptr) { return false; }
 
     redis.shm_zone->init = init_shared;

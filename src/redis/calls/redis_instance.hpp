@@ -5,6 +5,8 @@
 #pragma once
 
 #include "core/base/histogram.hpp"
+#include "core/base/timeline.hpp"
+#include "core/holds/ledger.hpp"
 #include "redis/calls/remote_claim.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/topology/topology.hpp"
@@ -23,10 +25,13 @@ struct CallCounters {
     uint64_t opened;                   /* openings of the breaker */
     uint64_t leased;                   /* requests that units were leased for */
     uint64_t unsettled;                /* units that Redis has not taken */
+    uint64_t uncounted;                /* units in flight that Redis has not counted for a while */
     Histogram<kLatenciesUs> latencies; /* times of calls of the script with a valid reply */
 };
 
 using AllCallCounters = CallCounters[64];
+
+using RedisTimeline = Timeline<2>;
 
 /* The sums of the memory of all masters. */
 struct ServerMemory {
@@ -45,9 +50,11 @@ struct SharedMemoryReport {
 /* The workers of all cycles share this. */
 struct RedisShared {
     AllCallCounters calls;
+    RedisTimeline timeline;
     Breaker breaker;
     KnownAddresses addresses;
     SharedMemoryReport memory;
+    uint64_t holders[Ledger::kSeats]; /* id of the UnitHolder of each seat; 0: none */
 };
 
 /* The asks of this worker that no request waits for. */
@@ -62,6 +69,7 @@ struct Settling {
 };
 
 struct Client;
+struct UnitHolder;
 struct MemoryErrand;
 
 /* The reports of this worker for zones with "sync=". */
@@ -93,6 +101,8 @@ struct Client {
     Settling settling;
     Notices notices;
     MemoryErrand *memory; /* nullptr until the memory of the servers was asked for */
+    UnitHolder *holder;   /* this worker in zones with inflight=; nullptr until it held units */
+    size_t seat;          /* of this worker, if there are zones with inflight= */
 };
 
 struct Redis {
@@ -105,7 +115,9 @@ struct Redis {
     bool records;          /* locations record rejected requests */
     ngx_str_t script;
     ngx_str_t script_sha1; /* digest of the script in hex */
-    ngx_str_t bans_sha1;   /* digest of bans_script() in hex */
+    ngx_str_t bans_sha1;   /* digests in hex of bans_script(), heartbeat_script(), hold_script() */
+    ngx_str_t heartbeat_sha1;
+    ngx_str_t hold_sha1;
 
     Policy probe_policy;
     RemoteZone probe_zone;

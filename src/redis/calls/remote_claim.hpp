@@ -31,6 +31,7 @@ struct Ask;
 class BanExchange;
 struct BanSpread;
 struct Redis;
+struct Share;
 class Outbox;
 
 /* The parts for a Redis in the memory of a zone.  The zone of probes has none. */
@@ -76,7 +77,14 @@ struct RemoteClaim {
     const Policy *asked;  /* policy of the requested window; nullptr: the claim's own */
     Policy policy;        /* policy of the override's window, if it has one */
     Taken taken;
+    /* State from which Claim::complete() computes `verdict`, after `before` units of the call.
+     * Valid if verdict_kind is kLate; without values once the verdict is computed. */
+    RemoteState found;
+    uint32_t before;
+    int64_t values[kCounterValues]; /* values of `found` */
     bool is_pending; /* the cost is among the units to be reported, in a zone with "sync=" */
+    Share *share;    /* share that the request has taken units of, with inflight=; else nullptr */
+    uint64_t held;   /* these units */
 };
 
 /* Returns the remote part of a claim, which Redis decides. */
@@ -111,6 +119,28 @@ inline void set_window(Claim &claim, const Override &own) {
     }
 }
 
+/* Returns a copy of a claim that this node's memory can decide. */
+inline Claim as_local(Claim claim) {
+    claim.verdict = nullptr;
+    claim.fit_core();
+    return claim;
+}
+
+/* Does the same with another limit. */
+inline Claim as_local(Claim claim, uint64_t limit) {
+    claim.limit = limit;
+    return as_local(claim);
+}
+
+/* Returns a verdict without excess, wait and delay. */
+inline Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms = 0) {
+    Verdict verdict = {};
+    verdict.limit = limit;
+    verdict.remaining = remaining;
+    verdict.reset_ms = reset_ms;
+    return verdict;
+}
+
 /* Returns the verdict about a key with an override of 0: that of a cost above the limit. */
 inline Verdict blocked_verdict(uint64_t cost) {
     Verdict verdict = {};
@@ -126,7 +156,13 @@ inline void set_told(Claim &claim, Outcome outcome) {
     remote.asked_limit = claim.limit;
     claim.limit = verdict.limit;
     claim.verdict = &verdict;
+    claim.verdict_kind = VerdictKind::kComplete;
     claim.outcome = outcome;
+}
+
+/* Returns true if the claim is a settlement: the reply has no state of its key. */
+inline bool is_settled(const Claim &claim) {
+    return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
 }
 
 /* The answer to a waiter.  The claims of the waiter have their outcomes unless it failed.  The

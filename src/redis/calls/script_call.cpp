@@ -80,12 +80,11 @@ public:
     std::string_view text() const { return view(text_, end_ - text_); }
 
 private:
+    /* Adds 1 to 8 bytes of a number.  The bytes behind them are written as well. */
     void add(uint64_t number, size_t bytes) {
+        const uint64_t big_endian = htobe64(number << (64 - 8 * bytes));
+        ngx_memcpy(end_, &big_endian, sizeof(big_endian));
         end_ += bytes;
-        for (u_char *p = end_; bytes > 0; bytes--) {
-            *--p = static_cast<u_char>(number);
-            number >>= 8;
-        }
     }
 
     void add_offsets(const UtcOffsets &offsets) {
@@ -118,7 +117,7 @@ private:
     size_t nargs_ = 0;
     Arg args_[kArgs] = {};
     u_char count_[NGX_INT_T_LEN] = {};
-    u_char heads_[kClaimsPerCall * kHeadBytes] = {};
+    u_char heads_[kClaimsPerCall * kHeadBytes + sizeof(uint64_t)] = {};
 };
 
 /* Adds the keys that the script touches: of each claim the state, the limit, and the debt and the
@@ -137,8 +136,9 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
         }
     }
 
-    u_char *end = ngx_sprintf(count_, "%uz", nargs_ - count - 1);
-    args_[count] = view(count_, end - count_);
+    u_char *const end = count_ + sizeof(count_);
+    const u_char *begin = print_digits(end, nargs_ - count - 1);
+    args_[count] = view(begin, end - begin);
 }
 
 /* Most claims of a call have the head of the claim before them.  The script reads the heads of an
@@ -173,7 +173,7 @@ void log_bad_limit(const RemoteZone &zone) {
     }
 
     ngx_atomic_uint_t after = *zone.log_after;
-    if ((after && static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0)
+    if ((after && ms_until(after) > 0)
         || !ngx_atomic_cmp_set(zone.log_after, after, ngx_current_msec + 60 * 1000)) {
         return;
     }
@@ -181,11 +181,6 @@ void log_bad_limit(const RemoteZone &zone) {
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                   "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies",
                   &zone.name);
-}
-
-/* Returns the policy of the window in force. */
-Policy policy_of(const AskPart &part, const Override &own) {
-    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
 /* RemoteState::values of a key without a limit. */
@@ -196,14 +191,18 @@ constexpr int64_t kNoValues[2] = {};
 void set_known(Ask &ask, const Answer &answer) {
     for (size_t i = 0; i < ask.parts.size(); i++) {
         AskPart &part = ask.parts[i];
-        if (part.zone->told) { part.zone->told->set(part.claim.key_hash(), answer.parts[i].own); }
-        if (answer.parts[i].is_malformed) { log_bad_limit(*part.zone); }
-
+        learn_limit(*part.zone, part.claim, answer.parts[i].own, answer.parts[i].is_malformed);
         part.claim.set_policy(answer.parts[i].policy);
     }
 }
 
 } // namespace
+
+void learn_limit(const RemoteZone &zone, const Claim &claim, const Override &own,
+                 bool is_malformed) {
+    if (zone.told != nullptr) { zone.told->set(claim.key_hash(), own); }
+    if (is_malformed) { log_bad_limit(zone); }
+}
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
 
@@ -230,18 +229,27 @@ bool call_script(Node &node, ErrandCall &call) {
     return put_call(node, call, command.args());
 }
 
+void note_error(Node &node, Reply &reply) {
+    node.log->write(0, "%s", reply_text(&reply));
+    /* the end of a broken connection is counted */
+    if (!node.is_broken()) { node_failed(node); }
+}
+
+void note_answered(Node &node, const ErrandCall &call) {
+    node_answered(node);
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+}
+
 void script_answered(Node &node, ErrandCall &call, Reply &reply) {
     if (reply.type == REDIS_REPLY_ERROR) {
-        node.log->write(0, "%s", reply_text(&reply));
-        /* the end of a broken connection is counted */
-        if (!node.is_broken()) { node_failed(node); }
+        note_error(node, reply);
         return;
     }
 
     /* a time that is compared with this one later may be so old */
     const ngx_msec_t sent = call.sent - std::min(call.sent, node.settings->clock_age_ms);
     ScriptReply script_reply(reply);
-    Answer answer;
+    static Answer answer; /* read() sets all fields, and to clear them takes 160 instructions */
     while (!call.errands.empty()) {
         const bool is_last = &call.errands.front() == &call.errands.back();
         if (!script_reply.read(asks_of(call).front(), is_last, &answer)) {
@@ -254,13 +262,31 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         kind_of(ask).told(ask, answer, sent);
     }
 
-    node_answered(node);
-    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+    note_answered(node, call);
 }
 
 int64_t ScriptReply::take() {
     const bool is_number = next_ < reply_.n && reply_.is_number(next_);
-    return is_number ? reply_.numbers[next_++] : kNoNumber;
+    return is_number ? reply_.numbers[next_++] : INT64_MIN;
+}
+
+int64_t ScriptReply::take_code() {
+    const bool is_code = next_ < reply_.n && reply_.is_number(next_) && reply_.numbers[next_] < 0;
+    return is_code ? -take() : 0;
+}
+
+bool ScriptReply::read_code(int64_t code, Override *own, bool *is_malformed) {
+    *own = {};
+    *is_malformed = code == kScriptMalformed;
+    if (code >= kScriptOwn) {
+        const int64_t limit = code & (kScriptWindow - 1);
+        own->limit = limit == 0 ? kBlocked : static_cast<uint64_t>(limit);
+        return code < 2 * kScriptOwn;
+    }
+
+    if (code == kScriptOff) { own->limit = kUnlimited; }
+
+    return code == 0 || code == kScriptOff || *is_malformed;
 }
 
 bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
@@ -291,41 +317,26 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
 }
 
 bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
-    told->own = {};
-    told->is_malformed = false;
-    told->state = {static_cast<uint64_t>(reply_.numbers[0]), part.claim.limit, kNoValues};
+    const int64_t code = take_code();
+    if (!read_code(code & ~kScriptDebt, &told->own, &told->is_malformed)) { return false; }
 
-    int64_t code = 0;
-    if (next_ < reply_.n && reply_.is_number(next_) && reply_.numbers[next_] < 0) {
-        code = -take();
+    if ((code & kScriptWindow) != 0) {
+        const int64_t window = take();
+        if (window < 0 || window > kWindowMaxMs) { return false; }
+
+        told->own.window = Window::from_code(static_cast<uint32_t>(window));
+        if (!told->own.window.is_given()) { return false; }
     }
 
-    const bool owes = (code & kScriptDebt) != 0;
-    code &= ~kScriptDebt;
-    if (code >= kScriptOwn) {
-        const int64_t limit = code & (kScriptWindow - 1);
-        told->own = {limit == 0 ? kBlocked : static_cast<uint64_t>(limit), {}};
-        told->state.limit = static_cast<uint64_t>(limit);
-        if ((code & kScriptWindow) != 0) {
-            const int64_t window = take();
-            if (window < 0 || window > kWindowMaxMs) { return false; }
+    const uint64_t limit = told->own.is_blocked()   ? 0
+                           : told->own.is_limited() ? told->own.limit
+                                                    : part.claim.limit;
+    if (limit > part.claim.policy->limit_max(true)) { return false; }
 
-            told->own.window = Window::from_code(static_cast<uint32_t>(window));
-            if (!told->own.window.is_given()) { return false; }
-        }
-    } else if (code == kScriptOff) {
-        told->own = {kUnlimited, {}};
-    } else {
-        told->is_malformed = code == kScriptMalformed;
-        if (code != 0 && !told->is_malformed) { return false; }
-    }
-
-    told->policy = policy_of(part, told->own);
-    if (told->state.limit > part.claim.policy->limit_max(true) || code >= 2 * kScriptOwn) {
-        return false;
-    }
-
-    if (owes) {
+    told->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
+    told->policy
+        = with_window(*part.zone->policy, told->own.is_set() ? told->own.window : part.window);
+    if ((code & kScriptDebt) != 0) {
         const int64_t units = take(), from = take();
         if (!told->is_limited() || !is_remote_debt(told->policy, units, from)) { return false; }
 
@@ -357,32 +368,29 @@ bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *
     } else {
         state.values = reply_.numbers + next_;
         for (unsigned n = remote_values(told->policy, 0); n > 0; n--) {
-            if (take() == kNoNumber) { return false; }
+            if (take() == INT64_MIN) { return false; }
         }
     }
     return are_remote_values(told->policy, state.limit, state.now_ms, state.values);
 }
 
-Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
-                      bool admitted) {
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before) {
     const Claim &claim = part.claim;
     if (answer.own.is_blocked() && !is_settled(claim)) { return blocked_verdict(claim.cost); }
 
     if (!answer.is_unlimited() && !is_settled(claim)) {
         auto describe = [&](uint64_t rejected) {
-            return answer.state.describe(answer.policy, claim.cost, before, admitted,
+            return answer.state.describe(answer.policy, claim.cost, before, false,
                                          claim.purpose != Purpose::kConsume, rejected);
         };
 
         const Verdict verdict = describe(0);
-        const bool rejects = !admitted && verdict.retry_after_ms != 0;
-        return rejects && answer.rejected != 0 ? describe(answer.rejected * claim.cost) : verdict;
+        return verdict.retry_after_ms != 0 && answer.rejected != 0
+                   ? describe(answer.rejected * claim.cost)
+                   : verdict;
     }
 
-    Verdict verdict = {};
-    verdict.limit = answer.state.limit;
-    verdict.remaining = verdict.limit;
-    return verdict;
+    return verdict_of(answer.state.limit, answer.state.limit);
 }
 
 } // namespace limit_sliding

@@ -17,11 +17,6 @@ bool call_script(Node &node, ErrandCall &call);
 /* ErrandKind::answered: handles the reply by AskKind::told() of each ask. */
 void script_answered(Node &node, ErrandCall &call, Reply &reply);
 
-/* Returns true if the claim is a settlement: the reply has no state of its key. */
-inline bool is_settled(const Claim &claim) {
-    return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
-}
-
 /* Returns true if Redis records the units of the claim that it rejects. */
 bool records(const Claim &claim);
 
@@ -48,22 +43,28 @@ struct Answer {
     PartAnswer parts[kClaimsMax];
 };
 
-/* Reads a reply, for the call's asks in their order.  The reply must live as long as the answers,
- * which must not be moved. */
+/* Reads a reply, an array that begins with a number, for the call's asks in their order.  The reply
+ * must live as long as the answers, which must not be moved. */
 class ScriptReply {
 public:
     explicit ScriptReply(const Reply &reply) : reply_(reply) {}
+
+    /* Takes the next number; INT64_MIN: there is none. */
+    int64_t take();
+
+    /* Takes the next number, and returns its absolute value, if it is negative; else returns 0.
+     * Such a number describes the override of the key. */
+    int64_t take_code();
+
+    /* Sets the override that a code describes, except for its window.  Returns false if there is no
+     * such override. */
+    static bool read_code(int64_t code, Override *own, bool *is_malformed);
 
     /* Returns false if this is no answer to the ask, the last one of the call or not.  The core
      * divides by the limit, and so must not see other numbers. */
     bool read(const Ask &ask, bool is_last, Answer *answer);
 
 private:
-    static constexpr int64_t kNoNumber = INT64_MIN;
-
-    /* Takes the next number; kNoNumber: there is none. */
-    int64_t take();
-
     bool read_override(const AskPart &part, PartAnswer *told);
     bool read_values(const AskPart &part, int64_t granted, PartAnswer *told);
 
@@ -71,9 +72,18 @@ private:
     size_t next_ = 1;
 };
 
-/* Describes a key to a request, admitted or not, after `before` units of the call.  For a
+/* Logs and counts a reply of the type error, which answers no errand. */
+void note_error(Node &node, Reply &reply);
+
+/* Notes that all errands of a call were answered. */
+void note_answered(Node &node, const ErrandCall &call);
+
+/* Remembers the override of a claim's key, or that it is malformed. */
+void learn_limit(const RemoteZone &zone, const Claim &claim, const Override &own,
+                 bool is_malformed);
+
+/* Describes a key to a request that is not admitted, after `before` units of the call.  For a
  * settlement, only the limit is known. */
-Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
-                      bool admitted);
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before);
 
 } // namespace limit_sliding

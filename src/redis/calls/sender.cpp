@@ -276,7 +276,7 @@ void fail_unrouted(Client &client) {
     while (!client.unrouted.empty()) {
         Errand &errand = client.unrouted.front();
         const ngx_msec_t until = errand.since + patience_ms(*errand.redis);
-        const auto left = static_cast<ngx_msec_int_t>(until - ngx_current_msec);
+        const ngx_msec_int_t left = ms_until(until);
         if (left > 0) {
             ngx_add_timer(&client.unrouted_timer, static_cast<ngx_msec_t>(left));
             return;

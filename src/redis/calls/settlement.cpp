@@ -13,20 +13,21 @@ namespace limit_sliding {
 
 namespace {
 
-/* The most bytes of a worker's settlements: room for 10,000 of them with short keys.  This bounds
- * the memory of waiting settlements while Redis is slow.  Units without room are lost. */
+/* The most bytes of a worker's settlements: room for 10,000 of them with short keys.  The bound
+ * matters while Redis is slow.  Units of further settlements are lost. */
 constexpr size_t kSettlementBytesMax = 8 << 20;
 
-/* The most settlements that are due or in calls.  The others wait behind them, so that a
- * request's ask waits for few settlements, which take Redis a few milliseconds. */
+/* The most settlements that are due or in calls.  Redis runs so many in a few milliseconds, and an
+ * ask of a request waits no longer than that.  Further settlements wait in Settling::waiting. */
 constexpr size_t kOutMax = 256;
 
-/* A settlement of one part.  The cost of its claim is the units of the call under way. */
+/* A settlement of one part.  The cost of the part's claim is the number of units in the call under
+ * way. */
 struct Settlement : Ask {
     uint64_t unsettled; /* units of the next call */
 };
 
-/* Returns the units of both calls. */
+/* Returns the units of the call under way and of the next one. */
 uint64_t units_of(const Settlement &settlement) {
     return settlement.parts[0].claim.cost + settlement.unsettled;
 }
@@ -35,7 +36,8 @@ size_t bytes_of(const Settlement &settlement) {
     return sizeof(Settlement) + sizeof(AskPart) + settlement.parts[0].key.len;
 }
 
-/* Ends a call.  If no more units came, the settlement is over, and the next one becomes due. */
+/* Ends a call.  If no more units came meanwhile, the settlement is over, and a waiting one becomes
+ * due. */
 void call_done(Settlement &settlement) {
     Settling &settling = settlement.redis->client.settling;
     if (settlement.units == 0) {
@@ -96,7 +98,8 @@ void failed(Errand &errand, Failure failure) {
 constexpr AskKind kSettlement
     = {{join, call_script, script_answered, failed, returned, true}, told};
 
-/* Returns a new settlement for the claim, which is sent in its turn; nullptr: it cannot be made. */
+/* Returns a new settlement of the claim, and sends it or lets it wait.  nullptr: there is no room,
+ * or the node of the claim is known not to answer. */
 Settlement *create_settlement(Redis &redis, Claim &claim) {
     Settling &settling = redis.client.settling;
     auto *settlement = settling.bytes < kSettlementBytesMax
@@ -118,14 +121,15 @@ Settlement *create_settlement(Redis &redis, Claim &claim) {
 /* Sets the timer again while an exiting worker waits for asks. */
 void check_time(Client &client) {
     Settling &settling = client.settling;
-    auto left = static_cast<ngx_msec_int_t>(settling.until - ngx_current_msec);
+    const ngx_msec_int_t left = ms_until(settling.until);
     if (settling.nasks && left > 0) {
         ngx_add_timer(&settling.timer, static_cast<ngx_msec_t>(left));
     }
 }
 
-/* Sets *settled to a claim that settles the difference of the costs of an admitted claim.  Returns
- * false if Redis needs no settlement. */
+/* Sets *settled to a claim that charges or refunds the difference between the final cost of an
+ * admitted claim and its reserved cost.  Returns false if Redis needs no settlement: leased units
+ * are refunded to the lease at once. */
 bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     const RemoteClaim &remote = remote_of(claim);
     bool is_leased = remote.source == Source::kLease;
@@ -146,7 +150,7 @@ bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     return false;
 }
 
-/* Settles the units of the cost for which there is room, and returns their number. */
+/* Adds the claim's cost to a settlement, as far as there is room.  Returns the added units. */
 uint64_t add_settlement(Redis &redis, const Claim &settled) {
     Claim claim = settled;
     claim.cost = 0;

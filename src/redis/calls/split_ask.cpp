@@ -13,21 +13,21 @@ namespace limit_sliding {
 
 namespace {
 
-/* A piece: the claims of its waiter are decided by one call. */
+/* The claims of a request that one call decides: waiter.claims. */
 struct Piece {
     Waiter waiter;
     Ask *ask; /* ask that the waiter will join; nullptr: Waiter::told is set already */
 };
 
-/* A divided request.  It may outlive its request, and so owns copies of the claims, in the order
- * of the pieces. */
+/* The pieces of one request.  A split may outlive the request, and so owns copies of the claims,
+ * in the order of the pieces. */
 struct Split {
-    Waiter *whole; /* waiter of the request; nullptr: nobody waits */
-    Span<Claim> claims;
-    RemoteClaim *remotes;
-    Policy *asked;  /* policies of the requested windows */
-    size_t *places; /* indices of the claims in the request */
-    u_char *text;   /* place for the next key */
+    Waiter *whole;        /* waiter of the request; nullptr: nobody waits */
+    Span<Claim> claims;   /* copies of the claims */
+    RemoteClaim *remotes; /* remote part of each copy */
+    Policy *asked;        /* policy of the requested window of each copy */
+    size_t *places;       /* index of each copy among the claims of the request */
+    u_char *text;         /* memory for the text of the next key */
     Span<Piece> pieces;
     size_t ntold; /* pieces that were told */
 };
@@ -38,10 +38,12 @@ bool is_granted(const Claim &claim) {
            && (source == Source::kRedis || source == Source::kLease);
 }
 
-/* Describes a key after the refund of its units, also to the next requests. */
+/* Changes the verdict of a claim to what it is after the refund of its units, and stores this
+ * verdict for the next requests of the key. */
 void describe_given_back(Claim &claim) {
     RemoteClaim &remote = remote_of(claim);
     Verdict &verdict = remote.verdict;
+    (void)claim.told_verdict();
     if (claim.purpose == Purpose::kConsume) {
         uint64_t most = claim.policy->capacity(verdict.limit);
         verdict.remaining = std::min(verdict.remaining + claim.cost, most);
@@ -60,7 +62,7 @@ void tell_piece(const Split &split, const Piece &piece) {
         RemoteClaim &remote = remote_of(claim);
         const RemoteClaim &from = remote_of(told);
 
-        remote.verdict = from.verdict;
+        remote.verdict = told.told_verdict();
         remote.own = from.own;
         remote.source = from.source;
         remote.asked_limit = from.asked_limit;
@@ -74,7 +76,7 @@ void tell_piece(const Split &split, const Piece &piece) {
     }
 }
 
-/* Tells the request.  Claims of a failed piece stay undecided. */
+/* Tells the waiter of the request.  Claims of a failed piece stay undecided. */
 void tell_whole(const Split &split, Told told) {
     for (const Piece &piece : split.pieces) {
         if (piece.waiter.told != Told::kFailed) { tell_piece(split, piece); }
@@ -159,7 +161,8 @@ Piece &add_piece(Split &split) {
     return piece;
 }
 
-/* Divides claims by slot, which follow `before` other claims of the request.  Frees the ask. */
+/* Makes a piece of the claims in each slot of a cluster, and frees their ask `mixed`.  `before` is
+ * the number of claims of the request before them. */
 void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
     Span<AskPart> parts = mixed.parts;
     std::sort(parts.begin(), parts.end(), [](const AskPart &a, const AskPart &b) {
@@ -179,8 +182,9 @@ void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
     ngx_free(&mixed);
 }
 
-/* Makes pieces of claims of one Redis, which follow `before` other claims of the request.  Leased
- * units decide the claims at once. */
+/* Makes a piece, or one for each slot of a cluster, of claims of one Redis.  `before` is the number
+ * of claims of the request before them.  If leases have units for all of the claims, the piece is
+ * admitted without an ask. */
 void add_claims(Split &split, Span<Claim> claims, size_t before) {
     bool is_leased = spend_leases(claims);
     Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims, kDecision);

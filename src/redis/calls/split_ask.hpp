@@ -1,8 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
 /* Requests that no single call can decide, because their limits are in several Redises, or their
- * keys are in several slots of a cluster.  Pieces of one Redis and slot, with an ask each, are
- * sent at once.  If a piece is rejected, the units granted to other pieces are refunded. */
+ * keys are in several slots of a cluster.  The claims of each Redis and slot are a piece with an
+ * ask of its own, and all asks are sent at once.  If a piece is rejected, the units granted to
+ * other pieces are refunded. */
 
 #pragma once
 
@@ -10,8 +11,8 @@
 
 namespace limit_sliding {
 
-/* Does the work of ask_redis() for claims of several Redises, or of one cluster: then takes over
- * their ask, which is of kMixedSlots.  nullptr: they are of several Redises. */
+/* Does the work of ask_redis() for claims in several Redises (`mixed` is nullptr), or in several
+ * slots of one cluster: `mixed` is their ask of kMixedSlots, which this function frees. */
 bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter);
 
 /* Refunds the granted units of the claims in the background, because their request is rejected

@@ -38,10 +38,8 @@ public:
         : window_ms_(policy.window_ms), now_ms_(now_ms), parts_(static_cast<uint64_t>(values[0])),
           newest_(static_cast<uint64_t>(values[1])) {
         std::copy_n(values + 3, parts_ + 1, counts_);
-
         uint64_t taken = spent + counts_[parts_];
         uint64_t recorded = std::min(rejected, limit - std::min(limit, taken));
-
         if (spent + recorded > 0) {
             counts_[parts_] += spent + recorded;
             if (policy.precision == 0 && parts_ > 7) { keep_newest(limit, recorded); }
@@ -61,7 +59,6 @@ public:
         uint64_t now = now_ms_ * parts_;
         uint64_t elapsed = std::min(now - std::min(now, begins()), window_ms_);
         Wide gone = std::min(Wide{counts_[0]} * elapsed, Wide{most_} * window_ms_);
-
         return all() * window_ms_ - gone;
     }
 
@@ -73,10 +70,8 @@ public:
         Wide rest = all();
         Wide elapsed = 0;
         uint64_t i = 0;
-
         for (; rest > room; i++) {
             Wide over = rest - room;
-
             if (over <= std::min(counts_[i], most_)) {
                 elapsed = (over * window_ms_ + counts_[i] - 1) / counts_[i];
                 break;
@@ -86,7 +81,6 @@ public:
         }
 
         uint64_t then = begins() + i * window_ms_ + static_cast<uint64_t>(elapsed);
-
         return std::min((then + parts_ - 1) / parts_, ends_ms_) - now_ms_;
     }
 
@@ -95,17 +89,14 @@ private:
     void keep_newest(uint64_t limit, uint64_t newest) {
         uint64_t all_now = static_cast<uint64_t>(all());
         uint64_t over = all_now - std::min(all_now, std::max(limit, all_now - newest));
-
         for (uint64_t i = 0; over > 0; i++) {
             uint64_t less = std::min(counts_[i], over);
-
             counts_[i] -= less;
             over -= less;
         }
     }
 
     uint64_t begins() const { return newest_ * window_ms_; }
-
     Wide all() const { return std::accumulate(counts_, counts_ + parts_ + 1, Wide{0}); }
 
     /* Converts a state that had fewer parts than its limit asks for.  The script has written it
@@ -116,7 +107,6 @@ private:
             if (kind.limit_max < limit) { continue; }
 
             if (kind.parts <= parts_ || newest_ < parts_) { return; }
-
             if (kind.parts % parts_ == 0 && convert(kind)) { return; }
         }
     }
@@ -131,7 +121,6 @@ private:
     bool convert(const CounterKind &kind) {
         uint64_t counts[kPartsMax + 1] = {};
         uint64_t newest = moved(newest_, kind.parts);
-
         for (uint64_t i = 0; i <= parts_; i++) {
             counts[moved(newest_ - parts_ + i, kind.parts) - newest + kind.parts] += counts_[i];
         }
@@ -139,15 +128,12 @@ private:
         uint64_t most = kind.parts > 7
                             ? std::accumulate(counts, counts + kind.parts + 1, uint64_t{0})
                             : *std::max_element(counts, counts + kind.parts + 1);
-
         if (most > kind.limit_max) { return false; }
 
         ends_ms_ = ((newest_ + 1 + parts_) * window_ms_ + parts_ - 1) / parts_;
-
         parts_ = kind.parts;
         newest_ = newest;
         std::copy(std::begin(counts), std::end(counts), counts_);
-
         return true;
     }
 

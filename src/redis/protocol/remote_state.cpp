@@ -85,7 +85,6 @@ bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
         const auto parts = static_cast<uint64_t>(values[0]);
         const auto newest = static_cast<uint64_t>(values[1]);
         const auto ends_ms = static_cast<uint64_t>(values[2]);
-
         return newest >= Wide{now_ms} * parts / window_ms
                && newest <= Wide{latest_ms} * parts / window_ms
                && (ends_ms == 0 || ends_ms > now_ms)
@@ -93,7 +92,6 @@ bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
     }
     case Algorithm::kLog: {
         auto is_near = [=](int64_t ms) { return ms < 0 || static_cast<uint64_t>(ms) <= latest_ms; };
-
         return is_count(values[0]) && is_near(values[1]) && is_near(values[2]);
     }
     default:
@@ -130,7 +128,6 @@ struct Request {
     uint64_t event_wait_ms(int64_t time_ms) const {
         uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
         uint64_t end_ms = then_ms + window_ms();
-
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
@@ -163,10 +160,8 @@ struct Request {
             auto history_ms = [&](uint64_t left) {
                 return history.used <= left * history.request ? 0 : wait_ms(left, room);
             };
-
             return debt.wait_ms(policy, remote.now_ms, room, history_ms);
         };
-
         usage.used += debt.units * usage.request;
         describe_usage(usage, cost, wait, verdict);
     }
@@ -196,11 +191,9 @@ struct Request {
 
         auto wait_ms = [&](uint64_t, uint64_t room) {
             bool is_first = room + 1 == std::min(used + debt.units, limit);
-
             return event_wait_ms(remote.values[is_first ? 1 : 2]);
         };
         describe({remote.limit, limit, 1, used, limit}, wait_ms, verdict);
-
         if (rejected > 0) { verdict->excess = std::min(verdict->excess, cost * 1000); }
     }
 
@@ -221,12 +214,9 @@ struct Request {
             const Wide taken = used - left * window;
             return static_cast<uint64_t>(std::min((taken + limit - 1) / limit, Wide{kWaitMaxMs}));
         };
-
         describe(usage, wait_ms, verdict);
-
         if (is_queue && queued > 0) {
             Wide ahead = used - std::min(used, queued * window);
-
             Wide free = policy.undelayed * window;
 
             verdict->delay_ms = static_cast<uint64_t>(
@@ -238,33 +228,19 @@ struct Request {
 
 } // namespace
 
-unsigned remote_values(const Policy &policy, int64_t first) {
-    switch (policy.algorithm) {
-    case Algorithm::kCounter:
-        return static_cast<unsigned>(std::clamp<int64_t>(first, 0, kPartsMax)) + 4;
-    case Algorithm::kLog:
-        return 3;
-    case Algorithm::kFixed:
-        return 1;
-    default:
-        return 2;
-    }
-}
-
 bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::string_view state,
                   int64_t (&values)[kCounterValues]) {
     const bool is_auto = policy.precision == 0;
     uint64_t parts = counter_parts_of(policy, limit);
-    std::fill(std::begin(values), std::end(values), 0);
     if (state.empty()) {
+        std::fill_n(values + 2, parts + 2, 0);
         values[0] = static_cast<int64_t>(parts);
         values[1] = static_cast<int64_t>(now_ms * parts / policy.window_ms);
         return true;
     }
 
     Bytes rest(state);
-    if (rest.take(2) == kConverted) { values[2] = static_cast<int64_t>(rest.take(6)); }
-
+    values[2] = rest.take(2) == kConverted ? static_cast<int64_t>(rest.take(6)) : 0;
     uint64_t number = rest.take(4);
     const unsigned bits = is_auto ? 28 : 32;
     if (is_auto) {
@@ -279,9 +255,9 @@ bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::st
     const auto ahead = static_cast<int64_t>((number - present) << (64 - bits)) >> (64 - bits);
     values[0] = static_cast<int64_t>(parts);
     values[1] = static_cast<int64_t>(present) + ahead;
-
     int64_t *counts = values + 3;
     if (is_auto && parts > 7) {
+        std::fill_n(counts, parts + 1, 0);
         while (rest.size() > 0) {
             const uint64_t age = rest.take(1);
             if (age > parts) { return false; }
@@ -305,7 +281,6 @@ bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,
 
     /* only times of a log may be negative, if there is no event */
     int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
-
     if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
         return false;
     }
@@ -340,7 +315,6 @@ uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
 
     uint64_t parts = 1;
     uint64_t newest = now_ms / policy.window_ms;
-
     if (policy.algorithm == Algorithm::kCounter) {
         parts = static_cast<uint64_t>(values[0]);
         newest = static_cast<uint64_t>(values[1]);
@@ -370,16 +344,13 @@ Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t gran
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * cost;
     Request request = {policy, *this, limit, admitted ? 0 : cost, spent, admitted ? 0 : rejected};
     request.settle_debt();
-
     Verdict verdict;
-
     if (policy.algorithm == Algorithm::kLeakyBucket && admitted && !look) {
         request.describe_bucket(cost, &verdict);
         return verdict;
     }
 
     request.describe_state(&verdict);
-
     if (policy.algorithm == Algorithm::kCounter && admitted) {
         /* the request may have found room in fewer parts than the counter has now */
         verdict.excess = 0;
@@ -419,11 +390,9 @@ uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) 
 
 uint64_t RemoteState::used_after(const Policy &policy, uint64_t units) const {
     Verdict verdict;
-
     Request request = {policy, *this, limit, 0, units, 0};
     request.settle_debt();
     request.describe_state(&verdict);
-
     return policy.used(verdict);
 }
 

@@ -2,8 +2,8 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-
 #include <string_view>
 
 #include "core/facts/debt_payment.hpp"
@@ -75,7 +75,18 @@ private:
 };
 
 /* Returns the number of values of a key, given the first value. */
-unsigned remote_values(const Policy &policy, int64_t first);
+inline unsigned remote_values(const Policy &policy, int64_t first) {
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return static_cast<unsigned>(std::clamp<int64_t>(first, 0, kPartsMax)) + 4;
+    case Algorithm::kLog:
+        return 3;
+    case Algorithm::kFixed:
+        return 1;
+    default:
+        return 2;
+    }
+}
 
 /* The most values of a counter. */
 constexpr unsigned kCounterValues = 4 + kPartsMax;

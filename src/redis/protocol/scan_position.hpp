@@ -18,10 +18,10 @@ struct ScanPosition {
 };
 
 /* The bytes of the longest text of a position. */
-constexpr size_t kScanCursorBytes = 16 + 1 + 16;
+constexpr size_t kScanPositionBytes = 16 + 1 + 16;
 
 /* Writes the position as a text that is safe in a URL.  Returns the number of its bytes,
- * kScanCursorBytes at most. */
+ * kScanPositionBytes at most. */
 size_t write_scan_position(const ScanPosition &place, char *text);
 
 /* Reads a text of write_scan_position().  Returns false if it is invalid. */

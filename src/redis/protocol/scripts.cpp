@@ -63,9 +63,7 @@ private:
 /* Removes the first line from a text that ends with a newline, and returns the line. */
 std::string_view take_line(std::string_view *text) {
     std::string_view line(text->data(), text->find('\n'));
-
     text->remove_prefix(line.size() + 1);
-
     return line;
 }
 
@@ -76,17 +74,14 @@ bool take_prefix(std::string_view *line, std::string_view prefix) {
     }
 
     line->remove_prefix(prefix.size());
-
     return true;
 }
 
 /* Returns the lines of the only chunk with this name. */
 std::string_view find_chunk(std::string_view name) {
     std::string_view text(kLua, sizeof(kLua));
-
     while (!text.empty()) {
         std::string_view line = take_line(&text);
-
         if (take_prefix(&line, kChunk) && line == name) {
             return {text.data(), std::min(text.find(kChunk), text.size())};
         }
@@ -105,10 +100,8 @@ bool is_met(std::string_view condition, unsigned algorithms) {
 void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
     std::string_view text = find_chunk(name);
     bool is_skipped = false;
-
     while (!text.empty()) {
         std::string_view line = take_line(&text);
-
         if (take_prefix(&line, kIf)) {
             is_skipped = !is_met(line, algorithms);
         } else if (line == kElse) {
@@ -130,14 +123,16 @@ void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
 
 size_t script(unsigned algorithms, char *buffer, size_t bytes) {
     Writer writer(buffer, bytes);
-
     write_chunk("call", algorithms, &writer);
-
     return writer.finish();
 }
 
 std::string_view forget_script() { return find_chunk("forget"); }
 
 std::string_view bans_script() { return find_chunk("bans"); }
+
+std::string_view heartbeat_script() { return find_chunk("heartbeat"); }
+
+std::string_view hold_script() { return find_chunk("hold"); }
 
 } // namespace limit_sliding

@@ -121,4 +121,8 @@ std::string_view forget_script();
 /* Returns the script by which nodes exchange bans, see bans.lua. */
 std::string_view bans_script();
 
+/* Return the scripts for zones with inflight=, see heartbeat.lua and hold.lua. */
+std::string_view heartbeat_script();
+std::string_view hold_script();
+
 } // namespace limit_sliding

@@ -82,7 +82,6 @@ BanExchange *BanExchange::init(void *memory, size_t bytes) {
 
     exchange->waiting_ = {0, 0, half};
     exchange->told_ = {0, half, half};
-
     return exchange;
 }
 
@@ -215,7 +214,6 @@ void BanExchange::take(const int64_t *numbers, Bans *bans, const PenaltyRule &ru
 
 bool BanExchange::take_turn(uint64_t now_ms) {
     uint64_t due = load(&turn_ms_);
-
     return now_ms >= due && shared(&turn_ms_).compare_exchange_strong(due, now_ms + kBanPollMs);
 }
 

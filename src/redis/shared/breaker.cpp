@@ -23,8 +23,9 @@ bool Breaker::failed(uint64_t now_ms, uint32_t random) {
 
     /* set first, so that no worker finds the breaker open with an overdue probe */
     shared(&probe_ms_).store(due);
-
-    return shared(&failures_).fetch_add(1) + 1 == kBreakerFailures;
+    const bool opens = shared(&failures_).fetch_add(1) + 1 == kBreakerFailures;
+    if (opens) { shared(&opened_ms_).store(now_ms); }
+    return opens;
 }
 
 } // namespace limit_sliding

@@ -18,15 +18,18 @@ enum class BreakerState {
     kProbe /* open, and the caller sends the only probe of this interval */
 };
 
-/* A circuit breaker in shared memory, closed if zeroed.  Each of its two words is valid alone.
- * The process that moves the time of a probe forward sends the probe; if it dies, the next is due
- * an interval later. */
+/* A circuit breaker in shared memory, closed if zeroed.  Each of its words is valid alone.  The
+ * process that moves the time of the next probe forward sends the present probe.  If this process
+ * dies, another process sends the next probe an interval later. */
 class Breaker {
 public:
     BreakerState check(uint64_t now_ms);
 
     /* Returns the time in ms at which the next probe is due, while the breaker is open. */
     uint64_t probe_ms() const { return load(&probe_ms_); }
+
+    /* Returns the time in ms at which the breaker opened, while it is open. */
+    uint64_t opened_ms() const { return load(&opened_ms_); }
 
     bool is_open() const { return load(&failures_) >= kBreakerFailures; }
 
@@ -40,8 +43,9 @@ public:
     bool failed(uint64_t now_ms, uint32_t random);
 
 private:
-    uint64_t failures_; /* consecutive failures */
-    uint64_t probe_ms_; /* time of the next probe, valid while the breaker is open */
+    uint64_t failures_;  /* consecutive failures */
+    uint64_t probe_ms_;  /* time of the next probe, valid while the breaker is open */
+    uint64_t opened_ms_; /* time of the opening, valid while the breaker is open */
 };
 
 } // namespace limit_sliding

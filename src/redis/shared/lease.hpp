@@ -31,9 +31,12 @@ constexpr uint64_t kMarginMs = 12;
 constexpr uint64_t kEpochsPerWindow = 16;
 constexpr uint64_t kEpochMs = 1000;
 
+/* The numbers in the comment of Leases::want(). */
 constexpr uint64_t kHorizonMs = 250;
 constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
+
+/* The horizons within which a single request must follow the one before, see is_frequent(). */
 constexpr uint64_t kLoneHorizons = 2;
 
 /* The largest LeaseTerms::before_ms, also of a key without a lease; more makes no difference. */
@@ -96,7 +99,6 @@ struct LeaseTerms {
      * by chance, and units leased for the key would expire unspent. */
     bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
         uint64_t each_ms = kLoneHorizons * horizon_ms;
-
         return elapsed_ms <= each_ms && elapsed_ms + before_ms <= 2 * each_ms;
     }
 
@@ -145,7 +147,6 @@ struct LeaseTerms {
     static LeaseTerms unpack(const uint64_t *words) {
         uint64_t known_ms = words[0] >> 6;
         uint64_t reset = (words[5] >> 23 & mask(14)) << 22 | (words[2] & mask(22));
-
         return {known_ms,
                 known_ms + (words[1] >> 16),
                 words[2] >> 22 << 16 | (words[1] & mask(16)),
@@ -254,7 +255,6 @@ private:
         }
 
         *terms = LeaseTerms::unpack(values);
-
         return check_.load(std::memory_order_relaxed) ^ check(hash, word, values);
     }
 

@@ -27,7 +27,6 @@ struct Leases::Found {
 
 Leases::Group &Leases::group_of(const LeaseOwner &owner) const {
     uint64_t number = (owner.hash >> 32) * groups_ >> 32;
-
     return reinterpret_cast<Group *>(const_cast<Leases *>(this) + 1)[number];
 }
 
@@ -89,7 +88,6 @@ Leases *Leases::init(void *memory, size_t bytes) {
     auto *leases = static_cast<Leases *>(memory);
 
     leases->groups_ = (bytes - sizeof(Leases)) / sizeof(Group);
-
     return leases;
 }
 
@@ -119,7 +117,6 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64
     }
 
     uint64_t held = now_ms < found.terms.until_ms ? Lease::units(found.word) : 0;
-
     return static_cast<uint32_t>(wanted - std::min(held, wanted));
 }
 
@@ -191,7 +188,6 @@ bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict) {
         verdict->remaining
             = std::min(found.terms.remaining + Lease::units(word), found.terms.limit);
         verdict->reset_ms = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
-
         return true;
     }
 
@@ -219,7 +215,6 @@ void Leases::give_back(const Claim &claim, uint64_t now_ms) {
 
 uint32_t Leases::held(const Claim &claim) const {
     Found found;
-
     return find(owner_of(claim), 1, &found) ? static_cast<uint32_t>(Lease::units(found.word)) : 0;
 }
 

@@ -32,13 +32,17 @@ public:
     /* Returns true if the claim, in such a zone, can spend leased units. */
     static bool can_serve(const Claim &claim);
 
-    /* Returns how many units to ask for beyond the `needed` units of waiting requests.  `size` is
-     * the size of a lease, or kLeaseAuto: then as many units as the key would use on this node,
-     * at its pace since the last call, in a 128th of the window (or of its part), but in 250 ms
-     * at most; at most twice the units used since that call, and at most a 32nd of the units left
-     * in Redis.  A single request since that call leases as many units again if it came within
-     * twice this time of the call, and within four times of the call before; else none.  A lease
-     * has at most kUnits. */
+    /*
+     * Returns the units to ask for beyond the `needed` units of waiting requests, for a lease of
+     * `size` units, kUnits at most.
+     *
+     * With kLeaseAuto, a lease has the units that the key would use on this node within a horizon,
+     * at the pace since the last call.  The horizon is a 128th of the window, or of its part, but
+     * 250 ms at most.  A lease has at most twice the units used since the last call, and at most a
+     * 32nd of the units left in Redis.  If a single request came since the last call, the lease has
+     * the units of one more such request, if the request came within two horizons of that call, and
+     * within four horizons of the call before; else the lease has no units.
+     */
     uint32_t want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const;
 
     /* Adds `units` that a call, sent at `sent_ms`, was granted beyond the needed ones, and sets

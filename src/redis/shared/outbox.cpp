@@ -55,7 +55,6 @@ bool is_idle(uint64_t word) { return (word & (kUnits | kGiven)) == 0; }
 /* Returns the ms until the word is due, negative if it is overdue. */
 int64_t left_ms(uint64_t word, uint64_t now_ms) {
     const auto left = static_cast<int64_t>(((word >> kDueShift) - now_ms) & kDue);
-
     return left <= static_cast<int64_t>(Outbox::kWaitMaxMs) ? left
                                                             : left - static_cast<int64_t>(kDue) - 1;
 }
@@ -128,7 +127,6 @@ struct Outbox::Entry {
             old -= taken;
             return taken != 0;
         });
-
         return is_found ? taken : 0;
     }
 
@@ -151,7 +149,6 @@ struct Outbox::Entry {
 
         seen.store(0);
         memo.store(now_ms & kLookMs);
-
         return word.compare_exchange_strong(given, with_due(next_generation, now_ms));
     }
 };
@@ -166,7 +163,6 @@ Outbox *Outbox::init(void *memory, size_t bytes) {
     auto *outbox = static_cast<Outbox *>(memory);
 
     outbox->sets_ = (bytes - sizeof(Outbox)) / sizeof(Set);
-
     return outbox;
 }
 
@@ -242,7 +238,6 @@ Outbox::Added Outbox::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64
         word += units;
         return true;
     });
-
     return is_found ? added : Added::kFull;
 }
 
@@ -273,7 +268,6 @@ Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms,
         added = Added::kSend;
         return true;
     });
-
     return added;
 }
 
@@ -334,7 +328,6 @@ Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Rest &rest, uin
         added = is_wanted(word) ? Added::kSend : Added::kDone;
         return true;
     });
-
     return is_found || rest.units == 0 ? added : Added::kFull;
 }
 

@@ -10,8 +10,8 @@ namespace limit_sliding {
 
 /* Several processes may write an entry at once, without a lock, and may die meanwhile.  The check
  * of an entry is the hash combined with all of its data, so an entry of mixed origin does not
- * have the check of any hash that is looked up.  Therefore words are relaxed, in whatever order
- * they are seen.  A hash may be in each entry of a line. */
+ * have the check of any hash that is looked up.  For this reason, all accesses are relaxed.  A
+ * refusal may be in any entry of its line. */
 
 namespace {
 
@@ -46,7 +46,6 @@ struct Data {
 Data data_of(const Refusal &refusal, uint64_t now_ms) {
     uint64_t known_until_ms = now_ms + refusal.lasts_ms;
     uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
-
     return {(until_ms & kTimeMask) | (refusal.reset_ms & kOtherMask) << kTimeBits,
             (known_until_ms & kTimeMask) | refusal.reset_ms >> kOtherBits << kTimeBits,
             (refusal.admits ? kAdmits : 0) | refusal.limit, refusal.remaining};
@@ -55,7 +54,6 @@ Data data_of(const Refusal &refusal, uint64_t now_ms) {
 /* Mixes a word, so that words of several origins do not cancel each other out. */
 uint64_t mixed_by(uint64_t word, uint64_t factor) {
     word = (word ^ word >> 32) * factor;
-
     return word ^ word >> 29;
 }
 
@@ -102,22 +100,18 @@ Refusals *Refusals::init(void *memory, size_t bytes) {
     if (bytes < sizeof(Refusals) + sizeof(Line)) { return nullptr; }
 
     auto *refusals = static_cast<Refusals *>(memory);
-
     refusals->lines_ = (bytes - sizeof(Refusals)) / sizeof(Line);
-
     return refusals;
 }
 
 uint64_t refusal_hash(const Claim &claim) {
     uint64_t lower = UINT32_MAX;
-
     return (mixed(claim.hash) & ~lower) | (ask_hash(&claim, 1) & lower);
 }
 
 Refusals::Line &Refusals::line_of(uint64_t hash) const {
     /* the upper half, which depends on the key alone, distinguishes enough lines */
     uint64_t number = ((hash >> 32) * lines_ >> 32) + hash % kLines;
-
     while (number >= lines_) {
         number -= lines_;
     }
@@ -129,10 +123,8 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
     Data data = data_of(refusal, now_ms);
     Entry *choice = nullptr;
     uint64_t earliest = UINT64_MAX;
-
     for (Entry &entry : line_of(hash).entry) {
         Data other = entry.load();
-
         if (entry.holds(hash, other)) {
             choice = &entry;
             break;
@@ -140,7 +132,6 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
 
         /* expired entries are evicted first */
         uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
-
         if (ends < earliest) {
             earliest = ends;
             choice = &entry;
@@ -154,16 +145,16 @@ bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const {
     for (const Entry &entry : line_of(hash).entry) {
         Data data = entry.load();
 
-        if (!entry.holds(hash, data)) { continue; }
+        /* most entries have expired, and to compare times is faster than to compare hashes */
+        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) { continue; }
 
-        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) { return false; }
+        if (!entry.holds(hash, data)) { continue; }
 
         refusal->until_ms = data.until_ms();
         refusal->limit = data.limit & ~kAdmits;
         refusal->remaining = data.remaining;
         refusal->reset_ms = data.reset_ms();
         refusal->admits = (data.limit & kAdmits) != 0;
-
         return true;
     }
 
@@ -172,7 +163,6 @@ bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const {
 
 void Refusals::forget(const Claim &claim) {
     uint64_t hash = refusal_hash(claim);
-
     for (uint64_t i = 0; i < kLines; i++) {
         for (Entry &entry : line_of(hash - hash % kLines + i).entry) {
             entry.check.store(0, std::memory_order_relaxed);

@@ -85,10 +85,10 @@ private:
     ngx_event_t refresh_; /* posted by refresh_soon() */
     ClusterNode *hint_;   /* preferred node to ask, or nullptr */
     ClusterNode *asked_;  /* node asked last, until it replies; or nullptr */
-    ngx_msec_t asked_at_;
-    size_t ranges_; /* ranges in the reply so far */
-    bool loaded_;   /* a map was received */
-    bool stale_;    /* the map is out of date, or none was received */
+    ngx_msec_t asked_at_; /* ms of the last request for the map */
+    size_t ranges_;       /* ranges in the reply so far */
+    bool loaded_;         /* a map was received */
+    bool stale_;          /* the map is out of date, or none was received */
 };
 
 } // namespace limit_sliding

@@ -89,10 +89,10 @@ private:
     ngx_resolver_ctx_t *resolving_;
     ngx_peer_connection_t peer_;
 
-    u_char *out_;
-    size_t out_sent_;
-    size_t out_last_;
-    size_t out_size_;
+    u_char *out_;     /* the buffer of bytes to send */
+    size_t out_sent_; /* bytes of the buffer that the socket has taken */
+    size_t out_last_; /* bytes of the buffer that were written */
+    size_t out_size_; /* allocated bytes */
 };
 
 } // namespace limit_sliding

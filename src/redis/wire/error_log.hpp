@@ -12,7 +12,7 @@ struct ErrorLog {
     /* Writes a line with the name of the Redis and the number of omitted lines, or omits it
      * within a second of the last line.  The format is that of ngx_log_error(). */
     void write(ngx_err_t err, const char *fmt, ...) {
-        if (static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0) {
+        if (ms_until(after) > 0) {
             omitted++;
             return;
         }

@@ -60,10 +60,10 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        if (ngx_exiting && !node.is_wanted()) {
+        if (ngx_exiting && !node.is_wanted() && !node.is_kept) {
             node.close();
         } else {
-            node.set_idle(true);
+            node.set_idle(!node.is_kept);
         }
     },
 
@@ -109,10 +109,7 @@ ngx_int_t Node::open() {
     return NGX_AGAIN;
 }
 
-bool Node::is_usable() const {
-    return !is_closed() || failures == 0
-           || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
-}
+bool Node::is_usable() const { return !is_closed() || failures == 0 || ms_until(retry_at) <= 0; }
 
 bool Node::greet(Call *call, Span<const Arg> args) {
     if (call == nullptr || !command(*call, args)) {
@@ -149,6 +146,7 @@ bool Node::greet_server() {
 void Node::greeted() {
     if (--greetings_ == 0) {
         attempt_failed = false;
+        nconnected++;
         set_ready();
         set_idle(true);
         post_flush();

@@ -172,8 +172,11 @@ struct Node : Pipeline {
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
 
+    ngx_uint_t nconnected; /* connections that became ready so far */
+    bool is_kept;          /* an exiting worker needs the connection, because requests hold units */
+
     ngx_uint_t failures; /* consecutive failures */
-    ngx_msec_t retry_at;
+    ngx_msec_t retry_at; /* ms before which no attempt to connect begins, after a failure */
 
     /* The last attempt to connect has failed, or requests have timed out during the attempt.  The
      * breaker has counted this failure. */

@@ -11,19 +11,10 @@ namespace limit_sliding {
 
 namespace {
 
-/* Writes the number of the bytes or arguments that follow, and returns the end.  Each argument has
- * one, and ngx_sprintf() takes several times as long. */
+/* Writes the number of the bytes or arguments that follow, and returns the end. */
 u_char *append_count(u_char *p, u_char type, size_t count) {
-    u_char digits[NGX_SIZE_T_LEN];
-    u_char *const end = digits + sizeof(digits);
-    u_char *begin = end;
-    do {
-        *--begin = static_cast<u_char>('0' + count % 10);
-        count /= 10;
-    } while (count > 0);
-
     *p++ = type;
-    return append(append(p, view(begin, end - begin)), "\r\n");
+    return append(append_number(p, count), "\r\n");
 }
 
 } // namespace
@@ -78,7 +69,7 @@ void Pipeline::check_time() {
     if (calls_.empty()) { return; }
 
     const ngx_msec_t until = calls_.front().sent + settings->timeout;
-    auto left = static_cast<ngx_msec_int_t>(until - ngx_current_msec);
+    const ngx_msec_int_t left = ms_until(until);
     if (left > 0) {
         ngx_add_timer(&timer_, static_cast<ngx_msec_t>(left));
     } else if (!grace_.is_given(timer_, until, settings->clock_age_ms)) {

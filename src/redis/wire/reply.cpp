@@ -163,6 +163,8 @@ bool Reader::feed(u_char *data, size_t len) {
 }
 
 ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
+    if (reader->pos == reader->len) { return NGX_AGAIN; }
+
     void *object = nullptr;
     sink = to;
     texts = texts_to;

@@ -60,8 +60,8 @@ struct Settings {
     SentinelSettings sentinel;
     Credentials credentials;
     ngx_uint_t database;
-    ngx_msec_t connect_timeout;
-    ngx_msec_t timeout; /* ms to wait for a reply */
+    ngx_msec_t connect_timeout; /* ms to connect, with TLS and greeting */
+    ngx_msec_t timeout;         /* ms to wait for a reply */
     OnError on_error;
     ngx_str_t key_prefix;
     KeyFormat key_format;
@@ -69,7 +69,7 @@ struct Settings {
     ngx_msec_t clock_age_ms;  /* largest age of NGINX's time: "timer_resolution" */
     ngx_resolver_t *resolver; /* nullptr: names are resolved only at start */
 
-    bool defined;
+    bool defined;   /* the block was read; false: a zone has only mentioned its name */
     FileLine where; /* first mention of the block */
 };
 

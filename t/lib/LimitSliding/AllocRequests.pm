@@ -79,8 +79,7 @@ sub _start() {
     my $tls = LimitSliding::Redis::certificates(tempdir(CLEANUP => 1));
     my $secret = LimitSliding::Redis->new(tls => $tls)->start;
     my $cluster = LimitSliding::Cluster->new(masters => 1, replicas => 0)->start;
-    my $sentinel = LimitSliding::Redis->new(sentinel => 1)
-        ->start(sentinel => 'monitor mymaster 127.0.0.1 ' . $redis[0]->port . ' 1');
+    my $sentinel = $redis[0]->sentinel;
     my $dns = LimitSliding::Dns->new(ttl => 1)->start;
     $dns->set('redis.test', '127.0.0.1');
     push @redis, $secret, $cluster->{nodes}[0];

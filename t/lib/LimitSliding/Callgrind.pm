@@ -32,6 +32,7 @@ use LimitSliding::Test qw(wait_for);
 our @EXPORT_OK = qw(uncountable);
 
 my $PIPELINE = 100;       # requests sent at once while nothing is counted
+my $BEGIN_S  = 300;       # for valgrind to begin, at a low priority beside others
 
 # Returns why instructions of the module cannot be counted here, or "" once it has
 # put the programs that are counted into the environment.
@@ -205,7 +206,7 @@ sub _connect($self, $n) {
         waitpid($self->{pid}, POSIX::WNOHANG) == 0
             or die "no server: $self->{dir}/log\n";
         $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port");
-    });
+    }, $BEGIN_S);
     die "nobody listens\n";
 }
 

@@ -39,6 +39,7 @@ use POSIX ();
 use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM SOL_SOCKET TCP_NODELAY);
 use Time::HiRes ();
 
+use LimitSliding::Redis;
 use LimitSliding::Resp qw(decode);
 use LimitSliding::Test;
 
@@ -49,6 +50,19 @@ my %started;              # pid => object
 
 
 # ---- the test's side ----
+
+# Starts a cluster of one node, which tells clients to come by way of a fake before it. Returns
+# the node and the fake.
+sub cluster($class) {
+    my $redis = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
+        'cluster-port' => LimitSliding::Test::reserve_port()->{port},
+        'cluster-announce-ip' => '127.0.0.1' });
+    my $fake = $class->new($redis)->start;
+    $redis->start('cluster-announce-port' => $fake->port);
+    $redis->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
+    wait_for(sub { $redis->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ });
+    return ($redis, $fake);
+}
 
 # In front of this Redis; without one, only modes that need none.
 sub new($class, $redis = undef) {

@@ -43,6 +43,15 @@ my %PEERS = map { $_->{key} => $_ } (
     # never full if some come late, and as far from either end of what it tells
     # by a single event
     own('log-busy', 'log', 'rate=150 window=200ms', 'rate=100r/h'),
+    # a key has no other request in flight; of two units, one is too much
+    {   key  => 'inflight', name => 'inflight',
+        http => join('', map {
+            "limit_sliding_zone \$uri zone=inflight-$_->[0]:6m inflight=$_->[1];\n"
+        } [ 'pass', 1000 ], [ 'reject', 1 ]),
+        pass => 'limit_sliding zone=inflight-pass; limit_sliding_log_level off;',
+        reject => 'limit_sliding zone=inflight-reject cost=2;'
+            . ' limit_sliding_log_level off;',
+    },
     {   key  => 'limit_req', name => 'limit_req',
         http => <<'CONF',
 limit_req_zone $uri zone=limit_req-pass:32m   rate=1000r/s;
@@ -138,7 +147,7 @@ sub _unpacked($nginx) {
 # libraries.
 my ($HAPROXY) = grep { -x } map { "$_/haproxy" } split(/:/, $ENV{PATH}),
     '/usr/sbin', '/usr/local/sbin', 'build/haproxy/usr/sbin';
-my @LIBRARIES = glob 'build/haproxy/*/usr/lib/*';
+my @LIBRARIES = glob 'build/haproxy-libraries/*/usr/lib/*';
 
 # Returns the version of HAProxy, nothing if there is none.
 sub haproxy_version() {

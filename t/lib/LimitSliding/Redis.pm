@@ -137,6 +137,46 @@ sub _tls($self) {
     );
 }
 
+# Starts a sentinel that watches it as "mymaster". Options:
+#   quorum      how many sentinels have to agree (1)
+#   down_after  seconds until they take it for dead (60)
+#   monitor     more directives about mymaster, [ "NAME mymaster VALUE", ... ]
+#   config      directives of redis.conf
+#   and those of new().
+sub sentinel($self, %opt) {
+    my ($quorum, $down_after, $monitor, $config)
+        = delete @opt{qw(quorum down_after monitor config)};
+    return LimitSliding::Redis->new(sentinel => 1, %opt)->start(%{ $config // {} },
+        sentinel => [ "monitor mymaster $self->{address} "
+                . ($opt{tls} ? $self->{tls_port} : $self->{port}) . ' ' . ($quorum // 1),
+            'down-after-milliseconds mymaster ' . 1000 * ($down_after // 60),
+            @{ $monitor // [] } ]);
+}
+
+# Starts a replica of it, and three sentinels that take it for dead after so many seconds.
+# Returns the replica and the sentinels, once they could fail over.
+sub sentinels($self, $down_after) {
+    my $replica = LimitSliding::Redis->new->start(replicaof => "$self->{address} $self->{port}");
+    wait_for(sub { $replica->info->{master_link_status} eq 'up' });
+    my @sentinels = map {
+        $self->sentinel(quorum => 2, down_after => $down_after,
+            monitor => [ 'failover-timeout mymaster 3000' ]);
+    } 1 .. 3;
+    wait_watched(@sentinels) or die "sentinels do not find each other\n";
+    return ($replica, @sentinels);
+}
+
+# Waits until each of these sentinels knows two others, a master that lives and a replica.
+sub wait_watched(@sentinels) {
+    return wait_for(sub {
+        !grep {
+            my %state = @{ $_->command(qw(SENTINEL master mymaster)) };
+            $state{'num-other-sentinels'} < 2 || $state{'num-slaves'} < 1
+                || $state{flags} ne 'master';
+        } @sentinels;
+    });
+}
+
 # Ends it as an administrator would.
 sub stop($self) {
     $self->_end('TERM');

@@ -13,7 +13,7 @@ use Time::HiRes qw(time);
 use LimitSliding::Generator;
 use LimitSliding::Redis ();
 
-our @EXPORT = qw(ceilings redis_benchmark send_blocks);
+our @EXPORT = qw(ceilings hold_blocks redis_benchmark send_blocks);
 
 my $CALLS  = 20_000;
 my $AT_ONCE = 16;
@@ -35,7 +35,7 @@ my @CEILINGS = (
 # how many, seconds => of a round): each { name, keys, blocks, ... } to be given to
 # redis_benchmark().
 sub ceilings(%opt) {
-    my ($evalsha, $digest, $nkeys, @keys) = _sent_command(%opt);
+    my ($evalsha, $digest, $nkeys, @keys) = _sent_command(%opt, names => qr/\{/);
     my ($head) = splice @keys, $nkeys;
     my $name = sub ($text) {
         my $random = sprintf '%040d', rand $opt{keys};
@@ -63,6 +63,28 @@ sub ceilings(%opt) {
     } @CEILINGS;
 }
 
+# hold_blocks(nginx => ..., redis => ..., path => where NGINX holds units, keys => in
+# a call): blocks of calls that take a unit of each key, and give it back. NGINX must
+# go on, because Redis counts only holders that live.
+sub hold_blocks(%opt) {
+    my ($evalsha, $digest, $nkeys, $holder, $state, $limit, @numbers)
+        = _sent_command(%opt, names => qr/:\{/);
+    my $unique = 0;
+    return map {
+        my $block = '';
+        for (1 .. $AT_ONCE / 2) {
+            my @names = map {
+                $state =~ s/\{[0-9a-f]{40}\}/sprintf '{%040d}', ++$unique/er
+            } 1 .. $opt{keys};
+            $block .= _command($evalsha, $digest, 1 + 2 * @names, $holder,
+                map({ ($_, "$_:limit") } @names), @numbers[0, 1], '0 1 1000');
+            $block .= _command($evalsha, $digest, 1 + @names, $holder, @names,
+                @numbers[0, 1], 0);
+        }
+        $block . _command('ECHO', $MARK);
+    } 1 .. 10;
+}
+
 # Sends blocks of calls, one after the other.
 sub send_blocks($redis, @blocks) {
     my $socket = $redis->connect;
@@ -80,8 +102,8 @@ sub _command(@words) {
     return join '', '*' . @words . "\r\n", map { '$' . length . "\r\n$_\r\n" } @words;
 }
 
-# Returns the words of a command that the module sends for one limited key, for
-# which it names as many of Redis's keys as the script reads.  The head of the key
+# Returns the words of a command that the module sends for one limited key, with
+# such names, for which it names as many of Redis's keys as the script reads.  The head of the key
 # follows the keys, and is that of the other keys of a call, too.
 sub _sent_command(%opt) {
     my $socket = $opt{redis}->connect;
@@ -90,7 +112,7 @@ sub _sent_command(%opt) {
     $opt{nginx}->get("$opt{path}?key=monitor");
 
     my ($text, $words) = ('');
-    while (!(($words) = $text =~ /"EVALSHA"( .*)\r\n/)) {
+    while (!(($words) = grep { /$opt{names}/ } $text =~ /"EVALSHA"( .*)\r\n/g)) {
         IO::Select->new($socket)->can_read(10)
             && sysread $socket, $text, 65536, length $text
             or die "MONITOR tells of no call:\n$text";

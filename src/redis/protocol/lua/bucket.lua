@@ -16,20 +16,6 @@
 --@ chunk bucket.functions
 --@ include multiply
 
--- Returns the requests that a bucket holds, and the ms in which it fills under
--- any limit.  Both are bounded as in the core, by the bits of its times.
-local function capacity(algorithm, burst, limit, w)
-  local _, window_bits = math.frexp(w)
-  local _, burst_bits = math.frexp(burst)
-  local time = window_bits + burst_bits + 2
-  time = time < 24 and 24 or time > 34 and 34 or time
-  local span = 2 ^ (time - 2)
-  local most = multiply(limit, span, w)
-  if algorithm == 4 then burst = burst + 1 end
-  local longest = burst * w
-  return burst < most and burst or most, longest < span and longest or span
-end
-
 -- Returns the difference of two numbers with rests, or 0 if it is negative.
 local function subtract(whole, rest, less, less_rest, w)
   whole, rest = whole - less, rest - less_rest
@@ -180,37 +166,58 @@ if pass == 2 and g < n and limit < low then
   --@ include bucket.save
 end
 
--- Sets `most` and `longest` to the results of capacity().
+-- Sets `most` to the requests that the bucket holds, and `longest` to the ms in
+-- which it fills under any limit.  Both are bounded as in the core, by the bits
+-- of its times.
 --@ chunk bucket.capacity
 local most, longest = limit, w
 if algorithm == 4 or extra > 0 then
-  most, longest = capacity(algorithm, extra, limit, w)
+  local burst, _, window_bits, burst_bits = extra
+  _, window_bits = math.frexp(w)
+  _, burst_bits = math.frexp(burst)
+  local time = window_bits + burst_bits + 2
+  time = time < 24 and 24 or time > 34 and 34 or time
+  local span = 2 ^ (time - 2)
+  if algorithm == 4 then burst = burst + 1 end
+  most, longest = math.min(multiply(limit, span, w), burst),
+    math.min(burst * w, span)
 end
 
 -- Sets the values of the state `s`, if it is of this configuration: `at`, the
 -- time, else nil; `used` and `used_rest` then; `lowest`, the limit;
 -- `leased_at`, the epoch, if any; and the units leased in it, `newer`, and
--- before, `older`.
+-- before, `older`.  `kept` is the number of the window of its time, and `size`
+-- its length.
 --@ chunk bucket.state
 local at, used, used_rest, lowest, leased_at, newer, older
   = nil, 0, 0, limit, nil, 0, 0
+local kept, size
 if s and (#s == 26 or #s == 44) then
   local digest
   digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
   if digest ~= id then
     at, used, used_rest = nil, 0, 0
-  elseif #s == 44 then
-    leased_at, newer, older = unpack_('>I6I6I6', s, 27)
+  else
+    kept, size = floor(at / w), #s
+    if size == 44 then leased_at, newer, older = unpack_('>I6I6I6', s, 27) end
   end
 end
 
--- Writes the state `s`, for a window at least, and until the `level` at `time`
--- has run off under the limit `low`, within 3,000 years.  A request that is
--- rejected under a lower limit makes it last longer.
+-- Writes the state `s` with the time `at`, for a window at least, and until the
+-- `level` at `time` has run off under the limit `low`, within 3,000 years.  A
+-- request that is rejected under a lower limit makes it last longer.  Each
+-- state lasts beyond the window after the one of its time, so that the next
+-- states of this window mostly keep its expiry.
 --@ chunk bucket.save
-local keep, lasts, left = false, divide(level, level_rest, low, w)
+local lasts, left, number = w, 0, floor(at / w)
+local least = (number + 2) * w - now
+if level + level_rest / w > low then
+  lasts, left = divide(level, level_rest, low, w)
+end
 if left > 0 then lasts = lasts + 1 end
 lasts = math.min(math.max(lasts + time - now, w), 1e14)
+local keep = number == kept and #s == size and lasts <= least
+lasts = math.max(lasts, least)
 --@ include save
 
 -- Subtracts the cost, except for the part that had run off by the latest

@@ -12,9 +12,10 @@ if algorithm == 2 and cal > 0 then
 end
 --@ end
 
--- Does the same for a window of the calendar.  Local time that is set back
--- stands still until it is later again.  Months are counted from March of the
--- year 0, 23638 months before 1970, so that a leap day ends its year.
+-- Does the same for a window of the calendar.  While the local clock shows a
+-- time for the second time, after it was set back, `time` stands still.  Months
+-- are counted from March of the year 0, 23638 months before January 1970, so
+-- that a leap day is the last day of its year.
 --@ chunk calendar
 local time = moment
 if offsets then
@@ -39,6 +40,6 @@ elseif cal > 2 then
   if cal == 4 then window = floor(window / 12) end
 end
 
--- Sets `lasts` to the ms of `windows` windows or more.
+-- Sets `lasts` to a time in ms in which `windows` windows are sure to end.
 --@ chunk calendar.lasts
 lasts = floor(windows * w * 1.04) + 172800000

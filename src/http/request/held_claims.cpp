@@ -1,0 +1,114 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/request/held_claims.hpp"
+
+#include "core/holds/hold.hpp"
+#include "core/limiter/limiter.hpp"
+#include "redis/calls/client.hpp"
+#include "redis/shares/units.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Holds the units of a claim in this node's memory, under this limit.  Returns false, and rejects
+ * the claim, if there is no room.  With kUnlimited, a full memory does not reject the claim. */
+bool hold_here(Claim &claim, uint64_t limit) {
+    auto &remote = remote_of(claim);
+    auto local = as_local(claim, limit);
+    (void)acquire(&local, 1, ngx_current_msec);
+    if (is_admitted(local) || limit == kUnlimited) { return true; }
+
+    remote.verdict = local.describe(ngx_current_msec);
+    remote.source = Source::kLocal;
+    claim.limit = limit;
+    set_told(claim, local.outcome);
+    release_units(remote);
+    return false;
+}
+
+/* Holds units that Redis has granted in this node's memory as well.  They exceed the limit there
+ * only if on_error has admitted requests, or if another worker knows another limit of the key. */
+void hold_granted(Claim &claim) {
+    (void)hold_here(claim, remote_of(claim).own.is_unlimited() ? kUnlimited : claim.limit);
+}
+
+/* Returns the units that are left in this node's memory under the limit. */
+uint64_t remaining_here(const Claim &claim, uint64_t limit) {
+    auto look = as_local(claim, limit);
+    look.purpose = Purpose::kLook;
+    look.cost = 0;
+    (void)acquire(&look, 1, ngx_current_msec);
+    return look.describe(ngx_current_msec).remaining;
+}
+
+/* Decides a claim by on_error, because Redis did not answer. */
+void hold_away(Claim &claim) {
+    auto &remote = remote_of(claim);
+    const auto on_error = *remote.zone->on_error;
+    auto &verdict = remote.verdict;
+    remote.own = remote.zone->told->find(claim.key_hash());
+    remote.source = Source::kFallback;
+    verdict = verdict_of(remote.own.is_limited() ? remote.own.limit : claim.limit, 0);
+    if (on_error == OnError::kDeny) {
+        verdict.retry_after_ms = kBreakerIntervalMs;
+        set_told(claim, Outcome::kRejected);
+        return;
+    }
+
+    const bool allows = on_error == OnError::kAllow || remote.own.is_unlimited();
+    if (!allows && remote.own.is_blocked()) {
+        verdict = blocked_verdict(claim.cost);
+        set_told(claim, Outcome::kRejected);
+        return;
+    }
+
+    if (!hold_here(claim, allows ? kUnlimited : verdict.limit)) { return; }
+
+    verdict.remaining = allows ? verdict.limit : remaining_here(claim, verdict.limit);
+    set_told(claim, Outcome::kAdmitted);
+    note_units(claim);
+}
+
+} // namespace
+
+void complete_held(Claim &claim) {
+    claim.fit_core();
+    remote_of(claim).share = nullptr;
+    remote_of(claim).source = Source::kLocal; /* until Redis or on_error decides the claim */
+}
+
+bool complete_held(ngx_http_request_t *r, Claim &claim) {
+    auto *cleanup = ngx_pool_cleanup_add(r->pool, 0);
+    if (cleanup == nullptr) { return false; }
+
+    cleanup->handler = [](void *data) { release_units(*static_cast<RemoteClaim *>(data)); };
+    cleanup->data = claim.remote;
+    complete_held(claim);
+    return true;
+}
+
+bool hold_units(Claim &claim, Waiter *waiter) {
+    const std::optional<Told> told = take_units(claim, waiter);
+    if (told.has_value()) { end_hold(claim, *told); }
+
+    return told.has_value();
+}
+
+void end_hold(Claim &claim, Told told) {
+    if (told == Told::kFailed) {
+        hold_away(claim);
+    } else if (told == Told::kAdmitted) {
+        hold_granted(claim);
+    }
+}
+
+void release_held(Span<Claim> claims) {
+    for (auto &claim : claims) {
+        if (!is_held(claim)) { continue; }
+
+        claim.hold->release();
+        release_units(remote_of(claim));
+    }
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,33 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Claims of zones with inflight= in Redis.  A request holds units of the worker's share in Redis,
+ * and as many units in this node's memory, which the API shows and on_error=local needs. */
+
+#pragma once
+
+#include "http/response/context.hpp"
+
+namespace limit_sliding {
+
+/* Returns true if the claim is of a zone with inflight= in Redis. */
+inline bool is_held(const Claim &claim) {
+    return claim.remote != nullptr && claim.policy->is_in_flight();
+}
+
+/* Completes a claim, which has its RemoteClaim.  The caller must call release_units(). */
+void complete_held(Claim &claim);
+
+/* Does the same, and calls release_units() when the request ends.  Returns false if there is no
+ * memory. */
+bool complete_held(ngx_http_request_t *r, Claim &claim);
+
+/* Decides a claim.  Returns false if the waiter will be told, and end_hold() has to decide. */
+bool hold_units(Claim &claim, Waiter *waiter);
+
+/* Decides a claim once its waiter is told. */
+void end_hold(Claim &claim, Told told);
+
+/* Gives back the units of claims whose request is rejected.  Other claims are skipped. */
+void release_held(Span<Claim> claims);
+
+} // namespace limit_sliding

@@ -1,0 +1,101 @@
+-- Copyright (C) the limit_sliding authors
+
+-- A separate script: it sets the units that a holder, see heartbeat.lua, has of
+-- some keys.
+--
+-- KEYS  the heartbeat of the holder; of each key its units, KEY; and, if there
+--       is a LIMIT, KEY:limit
+-- ARGV  the epoch of the holder; the life of the units in ms; of each key
+--       "BASE WANTED LIMIT": the units that requests hold, how many more are
+--       wanted, and the limit; or "BASE" to give units back; empty or left out
+--       at the end: as the key before
+--
+-- The units of a key are "ID:UNITS ID:UNITS ...", by the ids of holders, 16 hex
+-- digits.  Units of a holder without a heartbeat do not count.  BASE is always
+-- granted: these requests run, whatever the limit is.
+--
+-- The reply is a flat array of integers: 0 if the epoch is not that of the
+-- heartbeat, and nothing was changed; else 1, and of each key the granted units
+-- beyond BASE and the units of all holders, and before both a negative number
+-- if the key has an override, as in the reply of call.lua.
+
+--@ chunk hold
+local call, match = redis.call, string.match
+local gmatch, sub = string.gmatch, string.sub
+local KEYS, ARGV = KEYS, ARGV
+local me, names = sub(KEYS[1], -16), sub(KEYS[1], 1, -17)
+local got, life = call('MGET', unpack(KEYS)), ARGV[2]
+if got[1] ~= ARGV[1] then return {0} end
+
+-- Most keys of a call have the same numbers, and `mine` of the key before.
+local out, o, gone, ngone = {1}, 1, nil, 0
+local base, wanted, head_limit, mine, mine_held
+local i, at = 2, 3
+while KEYS[i] do
+  local text, key = ARGV[at], KEYS[i]
+  if text and text ~= '' then
+    base, wanted, head_limit = match(text, '^(%d+) ?(%d*) ?(%d*)$')
+    base, wanted, head_limit = base + 0, tonumber(wanted), tonumber(head_limit)
+  end
+
+  local state, limit, own = got[i], head_limit, nil
+  i, at = i + 1, at + 1
+  if limit then
+    own = got[i]
+    i = i + 1
+  end
+  if own then
+    -- 4194302 is kNarrowMax.
+    local number = #own <= 7 and match(own, '^%d+$') and own + 0
+    local override = 2
+    if own == 'off' then
+      limit, override = 1e15, 1
+    elseif own == '0' then
+      limit, override = 0, 4503599627370496
+    elseif number and number >= 1 and number <= 4194302 then
+      limit, override = number, number + 4503599627370496
+    end
+    o = o + 1
+    out[o] = -override
+  end
+  local others, rest = 0, ''
+  if state and not (#state < 34 and sub(state, 1, 16) == me) then
+    local ids, units, n = nil, nil, 0
+    for id, number in gmatch(state, '(%x+):(%d+)') do
+      if id ~= me and #id == 16 then
+        ids, units, n = ids or {}, units or {}, n + 1
+        ids[n], units[n] = names .. id, number
+      end
+    end
+    if ids then
+      local all = call('EXISTS', unpack(ids)) == n
+      for j = 1, n do
+        if all or call('EXISTS', ids[j]) == 1 then
+          others = others + units[j]
+          rest = rest .. ' ' .. sub(ids[j], -16) .. ':' .. units[j]
+        end
+      end
+    end
+  end
+
+  local granted = 0
+  if limit and limit - others > base then
+    granted = limit - others - base
+    if granted > wanted then granted = wanted end
+  end
+  local held = base + granted
+  if held > 0 then
+    if held ~= mine_held then mine, mine_held = me .. ':' .. held, held end
+    call('PSETEX', key, life, rest == '' and mine or mine .. rest)
+  elseif rest ~= '' then
+    call('PSETEX', key, life, sub(rest, 2))
+  elseif state then
+    gone, ngone = gone or {}, ngone + 1
+    gone[ngone] = key
+  end
+  out[o + 1], out[o + 2] = granted, others + held
+  o = o + 2
+end
+
+if gone then call('DEL', unpack(gone)) end
+return out

@@ -1,0 +1,232 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Messages about shares: calls of hold_script(), and the replies. */
+
+#include "redis/shares/share.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+
+#include "ngx/strings.hpp"
+#include "redis/calls/script_call.hpp"
+#include "redis/protocol/scripts.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* A message takes at most 1 / kAheadPart of the room in advance. */
+constexpr uint64_t kAheadPart = 16;
+
+/* The ms after which Redis forgets units that no message repeats. */
+constexpr ngx_msec_t kUnitsLifeMs = 60 * 60 * 1000;
+
+/* Makes the waiters with the limit of the first one part of the message.  Returns the sum of their
+ * costs. */
+uint64_t take_equal_waiters(Share &share) {
+    uint64_t sum = 0;
+    share.units = share.asked_units = 0;
+    if (!share.waiters.empty()) {
+        share.parts[0].claim.limit = share.waiters.front().claims[0].limit;
+    }
+
+    for (Waiter &waiter : share.waiters) {
+        const Claim &claim = waiter.claims[0];
+        if (claim.limit != share.parts[0].claim.limit) {
+            share.units++;
+            continue;
+        }
+
+        WaiterList::remove(waiter);
+        share.asked.push_back(waiter);
+        waiter.asked = true;
+        share.asked_units++;
+        sum += claim.cost;
+    }
+
+    return sum;
+}
+
+bool join(ErrandCall &call, Errand &errand) {
+    if (call.nerrands == kErrandsPerCall) { return false; }
+
+    Share &share = share_of(errand);
+    const uint64_t kept = share.spare() - std::min(share.excess, share.spare());
+    const uint64_t needed = take_equal_waiters(share);
+
+    /* a key that is asked for often also gets units for its next requests */
+    const bool is_hot = needed != 0 && ngx_current_msec - share.sent < kKeptMs;
+    const uint64_t more = is_hot ? std::min(needed, share.room() / kAheadPart) : 0;
+
+    share.epoch = share.holder->epoch;
+    share.base = share.used;
+    share.wanted = std::max(needed + more, kept);
+    share.granted = std::min(share.granted, share.base);
+    share.excess = 0;
+    share.sent = ngx_current_msec;
+    ShareList::remove(share);
+    shares_of(*share.holder).push_back(share);
+    return true;
+}
+
+/* EVALSHA, the script, the number of keys, the heartbeat, epoch and life; and for each key two
+ * names and the numbers. */
+constexpr size_t kArgs = 6 + 3 * kErrandsPerCall;
+
+bool put(Node &node, ErrandCall &call) {
+    static Arg args[kArgs];
+    static u_char text[(3 * kErrandsPerCall + 3) * (NGX_INT64_LEN + 1)];
+    const HeartbeatName name(share_of(call.errands.front()).holder->id);
+    u_char *last = text;
+    args[0] = call.whole ? "EVAL" : "EVALSHA";
+    args[1] = call.whole ? hold_script() : view(node.redis->hold_sha1);
+    args[3] = name.key(*node.redis);
+    size_t n = 4;
+    for (Errand &errand : call.errands) {
+        const Share &share = share_of(errand);
+        const std::string_view key = view(share.parts[0].key);
+        args[n++] = key;
+        if (share.has_limit()) { args[n++] = {key, kLimitSuffix}; }
+    }
+
+    args[2] = append_digits(&last, n - 3);
+    args[n++] = append_digits(&last, share_of(call.errands.front()).epoch);
+    args[n++] = append_digits(&last, kUnitsLifeMs);
+
+    std::string_view before;
+    size_t end = n;
+    for (Errand &errand : call.errands) {
+        const Share &share = share_of(errand);
+        u_char *p = last;
+        last = append_number(p, share.base);
+        if (share.has_limit()) {
+            *last++ = ' ';
+            last = append_number(last, share.wanted);
+            *last++ = ' ';
+            last = append_number(last, share.parts[0].claim.limit);
+        }
+
+        const std::string_view numbers = view(p, last - p);
+        if (numbers == before) {
+            args[n++] = std::string_view{};
+            continue;
+        }
+
+        args[n++] = before = numbers;
+        end = n;
+    }
+
+    return put_call(node, call, {args, end});
+}
+
+/* The answer about a key. */
+struct HoldAnswer {
+    int64_t granted;
+    int64_t total; /* units of all holders */
+    Override own;
+    bool is_malformed;
+};
+
+/* Reads the answer to a share.  Returns false if there is none. */
+bool read(ScriptReply &reply, const Share &share, HoldAnswer *answer) {
+    const int64_t code = reply.take_code();
+    const bool is_override = ScriptReply::read_code(code, &answer->own, &answer->is_malformed);
+    answer->granted = reply.take();
+    answer->total = reply.take();
+    return is_override && code <= kScriptOwn + static_cast<int64_t>(kNarrowMax)
+           && answer->granted >= 0 && answer->granted <= static_cast<int64_t>(share.wanted)
+           && answer->total >= static_cast<int64_t>(share.base) + answer->granted
+           && answer->total <= static_cast<int64_t>(kRemoteMax);
+}
+
+void told(Share &share, const HoldAnswer &answer) {
+    UnitHolder &holder = *share.holder;
+    const AskPart &part = share.parts[0];
+    if (share.has_limit()) {
+        learn_limit(*part.zone, part.claim, answer.own, answer.is_malformed);
+        share.own = answer.own;
+    }
+
+    if (!is_ready(holder) || share.epoch != holder.epoch || !is_valid(holder)) {
+        /* Redis may not count the units any more */
+        set_unknown(share);
+        return_waiters(share);
+        renew_epoch(holder);
+        return;
+    }
+
+    share.is_known = true;
+    share.has_failed = false;
+    share.granted = share.base + static_cast<uint64_t>(answer.granted);
+    share.others = static_cast<uint64_t>(answer.total) - share.granted;
+
+    const bool is_full = answer.granted < static_cast<int64_t>(share.wanted);
+    if (is_full) { share.refused_until = ngx_current_msec + kRefusedMs; }
+
+    if (!share.has_limit()) { return; }
+
+    /* BASE is granted under any limit, and may exceed this one */
+    const uint64_t limit = share.limit_for(part.claim);
+    const bool is_within = static_cast<uint64_t>(answer.total) <= limit;
+    share.granted_limit = is_within ? limit : std::max(share.granted_limit, limit);
+    share.told = share.sent;
+    tell(share, share.asked, true);
+    tell(share, share.waiters, is_full);
+    if (is_full) { share.excess = share.spare(); }
+}
+
+void answered(Node &node, ErrandCall &call, Reply &reply) {
+    if (reply.type == REDIS_REPLY_ERROR) {
+        note_error(node, reply);
+        return;
+    }
+
+    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || !reply.is_number(0)) {
+        node.blame(reply);
+        return;
+    }
+
+    if (reply.numbers[0] == 0) {
+        UnitHolder &holder = *share_of(call.errands.front()).holder;
+        while (!call.errands.empty()) {
+            Share &share = share_of(take_errand(call));
+            set_unknown(share);
+            return_waiters(share);
+        }
+
+        renew_epoch(holder);
+        return;
+    }
+
+    ScriptReply script_reply(reply);
+    while (!call.errands.empty()) {
+        HoldAnswer answer;
+        if (!read(script_reply, share_of(call.errands.front()), &answer)) {
+            node.blame(reply);
+            return;
+        }
+
+        Share &share = share_of(take_errand(call));
+        told(share, answer);
+        ask_done(share);
+    }
+
+    note_answered(node, call);
+}
+
+void failed(Errand &errand, Failure failure) {
+    Share &share = share_of(errand);
+    share.has_failed = share.holder->has_failed = true;
+    if (failure != Failure::kUnsent) { set_unknown(share); }
+
+    if (failure == Failure::kLost) { share.holder->is_registered = false; }
+
+    fail_waiters(errand, failure);
+}
+
+} // namespace
+
+const AskKind kShare = {{join, put, answered, failed, return_waiters, false}, nullptr, rest};
+
+} // namespace limit_sliding

@@ -1,0 +1,143 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/shares/units.hpp"
+
+#include "redis/calls/client.hpp"
+#include "redis/shares/share.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
+constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
+
+/* Fails the waiters that no message under way asks for. */
+void fail_unasked(Share &share) {
+    for (Waiter &waiter : share.waiters) {
+        tell_waiter(waiter, Told::kFailed);
+    }
+
+    share.units = 0;
+}
+
+void registered(UnitHolder &holder, bool is_first) {
+    for (Share &share : shares_of(holder)) {
+        if (is_first) { set_unknown(share); }
+
+        share.has_failed = false;
+        if (is_in_grace(holder)) { fail_unasked(share); }
+
+        ask_done(share);
+    }
+}
+
+void lost(UnitHolder &holder) {
+    for (Share &share : shares_of(holder)) {
+        add(&holder.redis->client.calls->uncounted, share.used);
+        set_unknown(share);
+    }
+}
+
+/* Redis has not confirmed the heartbeat, so requests must not wait for it. */
+void unregistered(UnitHolder &holder) {
+    for (Share &share : shares_of(holder)) {
+        fail_unasked(share);
+        ask_done(share);
+    }
+}
+
+void ticked(UnitHolder &holder) {
+    if (!is_ready(holder)) { return; }
+
+    /* shares are in order of their last message, so the old ones come first */
+    for (Share &share : shares_of(holder)) {
+        const bool is_old = ngx_current_msec - share.sent >= kRepeatMs;
+        if (!is_old && !holder.has_failed) { break; }
+
+        share.has_failed = false;
+        if (is_old && share.state == ErrandState::kIdle) {
+            send(share);
+        } else {
+            ask_done(share);
+        }
+    }
+
+    holder.has_failed = false;
+}
+
+const UnitHolderEvents kEvents = {registered, lost, unregistered, ticked};
+
+/* Returns this worker's holder in the claim's Redis; nullptr: there is no memory. */
+UnitHolder *holder_for(const Claim &claim) {
+    Redis &redis = *remote_of(claim).zone->redis;
+    return start_client(redis) ? get_holder(redis, kEvents) : nullptr;
+}
+
+Share *find_share(const Claim &claim) {
+    return static_cast<Share *>(find_ask(*remote_of(claim).zone->redis, claim.key_hash()));
+}
+
+/* Returns the share of the claim's key, perhaps a new one; nullptr: there is no memory. */
+Share *get_share(UnitHolder &holder, Claim &claim) {
+    Share *share = find_share(claim);
+    if (share != nullptr) { return share; }
+
+    share = create_ask<Share>(*holder.redis, {&claim, 1}, kShare);
+    if (share == nullptr) { return nullptr; }
+
+    init_share(*share, holder);
+    share_ask(*share, claim.key_hash());
+    return share;
+}
+
+} // namespace
+
+std::optional<Told> take_units(Claim &claim, Waiter *waiter) {
+    UnitHolder *holder = holder_for(claim);
+    if (holder == nullptr) { return Told::kFailed; }
+
+    /* kept units may be used while Redis is away, as long as it counts them */
+    Share *share = find_share(claim);
+    if (share != nullptr && spend(*share, claim)) { return Told::kAdmitted; }
+
+    if (is_away(*holder->redis) || is_in_grace(*holder)) { return Told::kFailed; }
+
+    share = get_share(*holder, claim);
+    if (share == nullptr) { return Told::kFailed; }
+
+    if (is_refused(*share, claim)) {
+        reject(*share, claim, Source::kCache);
+        return Told::kRejected;
+    }
+
+    waiter->claims = {&claim, 1};
+    add_unit(*share, waiter);
+    ask_done(*share);
+    return std::nullopt;
+}
+
+void note_units(Claim &claim) {
+    UnitHolder *holder = claim.cost != 0 ? holder_for(claim) : nullptr;
+    Share *share = holder != nullptr ? get_share(*holder, claim) : nullptr;
+    if (share == nullptr) { return; }
+
+    hold(*share, remote_of(claim), claim.cost);
+    ask_done(*share);
+}
+
+void release_units(RemoteClaim &remote) {
+    if (remote.share == nullptr) { return; }
+
+    Share &share = *remote.share;
+    remote.share = nullptr;
+    share.used -= remote.held;
+    if (ngx_exiting) {
+        share.excess = share.spare();
+        keep_worker(share);
+    }
+
+    ask_done(share);
+}
+
+} // namespace limit_sliding

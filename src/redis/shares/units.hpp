@@ -1,0 +1,23 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Takes and releases units for the requests of this worker, in zones with inflight= and redis=. */
+
+#pragma once
+
+#include <optional>
+
+#include "redis/calls/remote_claim.hpp"
+
+namespace limit_sliding {
+
+/* Takes units for the cost of a claim, which has its RemoteClaim.  Returns the answer, kFailed if
+ * Redis cannot decide now; no answer if the waiter will be told. */
+std::optional<Told> take_units(Claim &claim, Waiter *waiter);
+
+/* Tells Redis of the units of a request that on_error has admitted, unless there is no memory. */
+void note_units(Claim &claim);
+
+/* Gives back the units that a claim has taken, if any. */
+void release_units(RemoteClaim &remote);
+
+} // namespace limit_sliding
