@@ -65,8 +65,8 @@ name($_, $lost) for @sentinels;
 $nginx = nginx(timeout => 8, worker_processes => 1);
 ok wait_for(sub { LimitSliding::Faults::answer($nginx->get('/big?key=x'))->{source} eq 'redis' }),
     'an old master that cannot be reached: Redis decided before';
-my $accepted = $sentinels[0]->stats->{accepted};
 $sentinels[0]->mode('mute');
+my $accepted = $sentinels[0]->stats->{accepted};    # a later connection finds it mute
 ok wait_for(sub {
     $nginx->get('/big?key=x');
     $sentinels[0]->stats->{accepted} > $accepted;
