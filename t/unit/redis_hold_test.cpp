@@ -356,11 +356,43 @@ void units_are_as_in_the_model(void **) {
     }
 }
 
+/* More holders than a function of Lua gets arguments; each other one is dead. */
+void a_key_has_many_holders(void **) {
+    constexpr char kFill[] = "local units = {} "
+                             "for i = 1, 10001 do "
+                             "local id = string.format('%016x', i) "
+                             "units[i] = id .. ':1' "
+                             "if i % 2 == 1 then redis.call('SET', 'p:holder:' .. id, 1) end "
+                             "end "
+                             "redis.call('SET', 'k0', table.concat(units, ' ')) "
+                             "return #units";
+    Words().add("FLUSHALL").number();
+    auto *filled = static_cast<redisReply *>(redisCommand(server.context, "EVAL %s 0", kFill));
+    assert_int_equal(filled->integer, 10001);
+    freeReplyObject(filled);
+
+    /* holder 1 has used 1 of 5,004 units, and wants 5: 3 are left beside those of 5,000 others */
+    Words words;
+    words.add("EVALSHA").add("%s", hold_sha).add("3").add("p:holder:%016x", 1).add("k0");
+    words.add("k0:limit").add("1").add("%s", kLifeMs).add("1 5 5004");
+    redisReply *reply = words.run();
+    assert_int_equal(reply->elements, 3);
+    assert_int_equal(reply->element[0]->integer, 1);
+    assert_int_equal(reply->element[1]->integer, 3);
+    assert_int_equal(reply->element[2]->integer, 5004);
+    freeReplyObject(reply);
+
+    const long long bytes_of_living
+        = sizeof("0123456789abcdef:1") - 1 + 5000 * sizeof("0123456789abcdef:1");
+    assert_int_equal(Words().add("STRLEN").add("k0").number(), bytes_of_living);
+}
+
 } // namespace
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_are_as_in_the_model),
+        cmocka_unit_test(a_key_has_many_holders),
     };
 
     return cmocka_run_group_tests_name("redis hold", tests, start, stop);

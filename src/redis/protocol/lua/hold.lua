@@ -67,15 +67,20 @@ while KEYS[i] do
         ids[n], units[n] = names .. id, number
       end
     end
-    if ids then
-      local all = call('EXISTS', unpack(ids)) == n
-      for j = 1, n do
+    -- In pieces, because a function gets some 8,000 arguments at most.
+    for first = 1, n, 1000 do
+      local last = first + 999 < n and first + 999 or n
+      local all = call('EXISTS', unpack(ids, first, last)) == last - first + 1
+      for j = first, last do
         if all or call('EXISTS', ids[j]) == 1 then
           others = others + units[j]
-          rest = rest .. ' ' .. sub(ids[j], -16) .. ':' .. units[j]
+          ids[j] = ' ' .. sub(ids[j], -16) .. ':' .. units[j]
+        else
+          ids[j] = ''
         end
       end
     end
+    if n > 0 then rest = table.concat(ids) end
   end
 
   local granted = 0
