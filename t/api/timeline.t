@@ -96,4 +96,17 @@ if ($REDIS) {
 chomp(my $host = `hostname`);
 is api($nginx)->{host}, lc $host, 'the name of the host';
 
+# An operator adds the API by a reload: requests before it are no peak of now.
+$nginx->stop;
+my $config = conf('10r/d');
+$nginx->start($config =~ s/limit_sliding_api;/empty_gif;/r);
+$nginx->get('/one?key=1') for 1 .. 12;
+$nginx->reload($config);
+$one = api($nginx)->{zones}{one};
+is "$one->{passed} $one->{rejected}", '10 2', 'the API is added later';
+is_deeply [ timeline($one, 'passed'), timeline($one, 'rejected') ], [ 0, 0 ],
+    '... and knows no period of former requests';
+$nginx->get('/one?key=1');
+is timeline(api($nginx)->{zones}{one}, 'rejected'), 1, '... only of later ones';
+
 $nginx->finish;

@@ -25,19 +25,27 @@ public:
     void record(const uint64_t (&values)[kCounters], uint64_t now_ms) {
         begin(now_ms / kPeriodMs);
 
-        /* The period in the middle between the last record and this one gets the increase, because
-         * the timer fires shortly after the end of a period. */
-        const uint64_t ms = now_ms - std::min(now_ms, shared(&recorded_ms_).exchange(now_ms));
-        Row &middle = row((ms < 2 * kPeriodMs ? now_ms - ms / 2 : now_ms) / kPeriodMs);
+        /* The periods since the last record share the increase.  Usually it is of one period, the
+         * one in the middle, because the timer fires shortly after the end of a period.  The first
+         * record, and one after a gap as long as the timeline, know no period of the increase: the
+         * counters may be of a time in which nobody recorded them. */
+        const uint64_t then_ms = shared(&recorded_ms_).exchange(now_ms);
+        const uint64_t ms = now_ms - std::min(now_ms, then_ms);
+        const bool is_known = then_ms != 0 && ms < (kPeriods - 1) * kPeriodMs;
+        const uint64_t n = is_known ? std::max<uint64_t>(ms / kPeriodMs, 1) : 0;
 
         for (size_t i = 0; i < kCounters; i++) {
             /* another process may have recorded later values meanwhile */
             uint64_t before = load(&values_[i]);
             while (before < values[i]
                    && !shared(&values_[i]).compare_exchange_strong(before, values[i])) {}
-            if (before < values[i]) {
-                middle[i].fetch_add(static_cast<uint32_t>(values[i] - before),
-                                    std::memory_order_relaxed);
+            const uint64_t rise = values[i] - std::min(values[i], before);
+
+            for (uint64_t part = 0; rise != 0 && part < n; part++) {
+                const uint64_t middle_ms = now_ms - ms * (2 * part + 1) / (2 * n);
+                row(middle_ms / kPeriodMs)[i].fetch_add(
+                    static_cast<uint32_t>(rise * (part + 1) / n - rise * part / n),
+                    std::memory_order_relaxed);
             }
         }
     }
