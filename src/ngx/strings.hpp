@@ -146,4 +146,25 @@ inline bool is_similar(std::string_view a, std::string_view b) {
     }
 }
 
+/* Returns true if the word is the name, of four characters or more, but for one character that is
+ * wrong, missing or too many, or for two neighbors that have changed places. */
+inline bool is_misspelt(std::string_view word, std::string_view name) {
+    const auto rest = [](std::string_view text, size_t n) {
+        text.remove_prefix(ngx_min(n, text.size()));
+        return text;
+    };
+
+    size_t same = 0;
+    while (same < ngx_min(word.size(), name.size()) && word[same] == name[same]) {
+        same++;
+    }
+
+    const auto a = rest(word, same), b = rest(name, same);
+    const bool is_swapped = a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0]
+                            && is_similar(rest(a, 2), rest(b, 2));
+    return name.size() >= 4
+           && (is_swapped || is_similar(rest(a, 1), b) || is_similar(a, rest(b, 1))
+               || is_similar(rest(a, 1), rest(b, 1)));
+}
+
 } // namespace limit_sliding

@@ -103,6 +103,13 @@ is_meant(location => $_->[0], "invalid parameter $_->[1]") for (
             . ' "x_ratelimit" or "x"' ] }
         qw(on all)),
     [ 'limit_sliding_headers retry-after;', '"retry-after", did you mean "retry_after"?' ],
+    (map { [ "limit_sliding_headers $_;", "\"$_\", did you mean \"x_ratelimit\"?" ] }
+        qw(X-RateLimit x_ratelmit)),
+    (map { [ "$limit $_->[0];", "\"$_->[0]\", did you mean \"$_->[1]\"?" ] }
+        [ 'rte=5', 'rate=5' ], [ 'rates=5', 'rate=5' ], [ 'setle=$status', 'settle=$status' ],
+        [ 'count_statsu=4xx', 'count_status=4xx' ], [ 'dry_rnu', 'dry_run' ],
+        [ 'aftr-auth', 'after_auth' ]),
+    [ 'limit_sliding_api wriet=on;', '"wriet=on", did you mean "write=on"?' ],
 );
 is_meant(location => 'limit_sliding zone=known:1m;',
     'invalid zone "zone=known:1m", did you mean "zone=known"?');
@@ -116,11 +123,17 @@ is_meant(http => "$zone $_->[0];", "invalid parameter $_->[1]") for (
     [ 'zone=one:1 m rate=1r/s', '"m", did you mean "zone=one:1m" without spaces?' ],
     [ 'zone=one:1m rate=1r/s window=9 s', '"s", did you mean "window=9s" without spaces?' ],
     [ 'zone=one:1m rate=1r/s wrong', '"wrong"' ],
+    (map { [ "zone=one:1m rate=1r/s $_->[0]", "\"$_->[0]\", did you mean \"$_->[1]\"?" ] }
+        [ 'windows=1m', 'window=1m' ], [ 'algoritm=log', 'algorithm=log' ],
+        [ 'nodely', 'nodelay' ], [ 'limts=file', 'limits=file' ]),
+    [ 'zone=one:1m rte=5', '"rte=5", did you mean "rate=5"?' ],
+    [ 'zone=one:1m limit=5', '"limit=5", did you mean "rate="?' ],
+    [ 'zone=one:1m rate=1r/s tops=on', '"tops=on"' ],
     [ 'zone=one:1m rate=1r/s s', '"s"' ],
 );
 is_meant(http => "$zone zone=one:1m rate=1r/s algorithm=$_->[0];",
     "unknown algorithm \"algorithm=$_->[0]\", did you mean \"$_->[1]\"?")
-    for [ 'leaky-bucket', 'leaky_bucket' ], [ 'Log', 'log' ];
+    for [ 'leaky-bucket', 'leaky_bucket' ], [ 'Log', 'log' ], [ 'token_buckte', 'token_bucket' ];
 is_meant(http => "$zone zone=one:1m rate=1r/s algorithm=leaky;",
     'it must be "counter", "log", "fixed", "token_bucket" or "leaky_bucket"');
 
@@ -166,6 +179,11 @@ for my $place ([ http => "$zone zone=one:1m" ], [ location => $limit ]) {
         for qw(1.5r/s 0r/s 100x r/s 1r/x 1r/90d 1r/3months 1r/99999999999999999999s);
 }
 
+is_meant(http => "map \$arg_key \$plan { default 1r/s; } $zone zone=one:1m rate=\$plan;",
+    '"rate=$plan" varies and needs the "window=" parameter');
+is_meant(http => "$zone zone=one:1m rate=5;",
+    '"rate=5" has no unit and needs the "window=" parameter');
+
 
 # what is accepted, but was hardly meant
 
@@ -184,6 +202,8 @@ is_warning("limit_sliding_zone $_ zone=one:1m rate=1r/s;", '')
 is_warning("$zone zone=one:1m rate=1r/s penalty=10M;",
     '"penalty=10M" is 300 days, minutes are "m"');
 is_warning("$zone zone=one:1m rate=1r/s penalty=10m penalty_max=1d;", '');
+is_warning("$zone zone=one:1m rate=5/1M;", '"rate=5/1M" is 30 days, minutes are "m"');
+is_warning("$zone zone=one:1m rate=5/30d;", '');
 
 
 # a block of Redis, whose lines have no "="
@@ -202,6 +222,7 @@ if (LimitSliding::Redis::supported()) {
         [ 'timeout 50 ms;', '"timeout" must have one value, did you mean "timeout 50ms"?' ],
         [ 'Timeout 50ms;', qq("Timeout" $unknown "timeout"?) ],
         [ 'on-error deny;', qq("on-error" $unknown "on_error"?) ],
+        [ 'on_eror deny;', qq("on_eror" $unknown "on_error"?) ],
         (map { [ "$_->[0];", qq("$_->[1]" belongs to the directive "limit_sliding_zone") ] }
             [ 'sync 100ms', 'sync' ], [ 'lease=auto', 'lease=auto' ]),
         [ 'timeout 100;', 'a time between 1ms and 60s, not a number of seconds' ],

@@ -202,7 +202,8 @@ bool set_zone_rate(const Param &param, ZoneConf &zone) {
     if (window_ms == 0) { window_ms = rate.per_ms; }
 
     if (window_ms == 0) {
-        return param.invalid("\"%V\" has no unit and needs the \"window=\" parameter");
+        return param.invalid("\"%V\" %s and needs the \"window=\" parameter",
+                             zone.rate != nullptr ? "varies" : "has no unit");
     }
 
     return zone.rate != nullptr
@@ -238,7 +239,8 @@ bool set_algorithm(const Param &param, ZoneConf &zone) {
             return true;
         }
 
-        if (is_similar(param.value(), view(algorithm_names[i]))) {
+        if (is_similar(param.value(), view(algorithm_names[i]))
+            || is_misspelt(param.value(), view(algorithm_names[i]))) {
             return param.invalid("unknown algorithm \"%V\", did you mean \"%V\"?",
                                  &algorithm_names[i]);
         }
@@ -346,11 +348,7 @@ bool get_ban_length(const Param &param, uint64_t &length_ms) {
         return param.invalid("invalid time \"%V\", it must be between 1s and 1y%V", &meant);
     }
 
-    if (param.value().find('M') != std::string_view::npos) {
-        ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0, "\"%V\" is %i days, minutes are \"m\"",
-                           &param.word, s / kDayS);
-    }
-
+    param.warn_of_months(s / kDayS);
     length_ms = uint64_t(s) * 1000;
     return true;
 }
@@ -425,6 +423,11 @@ char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
         if (starts_with(view(words[i]), "$")) {
             return conf_error(cf, "invalid parameter \"%V\", the key is one word, the first",
                               &words[i]);
+        }
+
+        /* "limits=", the most similar name, is a file */
+        if (starts_with(view(words[i]), "limit=")) {
+            return conf_error(cf, "invalid parameter \"%V\", did you mean \"rate=\"?", &words[i]);
         }
     }
 

@@ -165,6 +165,12 @@ bool unknown_parameter(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewher
         }
     }
 
+    for (auto &name : names) {
+        if (is_misspelt(before, bare(name)) && has_value(name) != value.empty()) {
+            return did_you_mean(cf, word, name.text, value);
+        }
+    }
+
     return none_of_names(cf, word, names);
 }
 

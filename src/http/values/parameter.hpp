@@ -27,6 +27,14 @@ struct Param {
         return conf_invalid(cf, format, &word, args...);
     }
 
+    /* Warns of the unit "M", a month of 30 days, which hardly anybody means. */
+    void warn_of_months(ngx_int_t days) const {
+        if (value().find('M') == std::string_view::npos) { return; }
+
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V\" is %i days, minutes are \"m\"", &word,
+                           days);
+    }
+
     /* Parses an integer.  Logs an error and returns false if it is out of bounds. */
     template <class Number>
     bool get_number(const char *what, uint32_t minimum, uint32_t maximum, Number &number) const {

@@ -24,6 +24,7 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &win
                              &meant);
     }
 
+    param.warn_of_months(30); /* the longest window */
     return true;
 }
 

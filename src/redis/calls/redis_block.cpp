@@ -238,7 +238,7 @@ char *malformed(ngx_conf_t *cf, const Block &block) {
     }
 
     for (const Parameter &parameter : kParameters) {
-        if (!is_known && is_similar(parameter.name, name)) {
+        if (!is_known && (is_similar(name, parameter.name) || is_misspelt(name, parameter.name))) {
             return conf_error(
                 cf,
                 "unknown parameter \"%V\" in limit_sliding_redis \"%V\", did you mean "
