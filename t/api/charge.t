@@ -21,6 +21,8 @@ $nginx->common(http => join('', map { <<"ZONE" } @names) . <<'HTTP', server => <
     limit_sliding_zone \$arg_key zone=$_:1m rate=100 window=1d $ZONES{$_};
 ZONE
     limit_sliding_zone $arg_key zone=variable:1m rate=$arg_rate window=30d;
+    limit_sliding_zone $arg_key zone=few:32k rate=1 window=1d full=deny;
+    limit_sliding_zone $arg_key zone=few_log:32k rate=1 window=1d full=deny algorithm=log;
 HTTP
     location /limits { limit_sliding_api write=on; }
     location /counter  { limit_sliding zone=counter;  empty_gif; }
@@ -68,6 +70,17 @@ api_key($nginx, 'counter', 'own', 'PUT', '&rate=7');
 is charge('counter', 'own', 5), '5 2', 'a limit of its own';
 api_key($nginx, 'counter', 'own', 'PUT', '&rate=off');
 is api_key($nginx, 'counter', 'own', 'POST', '&cost=5')->{http}, 409, 'off: 409';
+
+for my $zone (qw(few few_log)) {
+    my $n = 1;
+    $n++ while $n < 5000 && api_key($nginx, $zone, "k$n", 'POST', '&cost=1')->{used};
+    my $json = api_key($nginx, $zone, "k$n", 'POST', '&cost=1');
+    is "$json->{http} $json->{error}", '507 no room for the key', "$zone: a full zone";
+    is api_key($nginx, $zone, "k$n")->{used}, 0, '... has not charged a new key';
+    is charge($zone, 'k1', 1), '2 0', '... but one that it has';
+    charge($zone, 'k1', '9007199254740992');
+    is api_key($nginx, $zone, 'k1', 'POST', '&cost=5')->{http}, 200, '... whatever it owes';
+}
 
 
 # in Redis, for two nodes

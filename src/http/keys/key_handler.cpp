@@ -48,11 +48,11 @@ ngx_int_t answer_local(KeyRequest &key) {
         const ngx_int_t rc = check_chargeable(key);
         if (rc != NGX_DECLINED) { return rc; }
 
-        if (!takes) {
-            charge_here(key);
-        } else if (!take_here(key)) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        if (!takes && !charge_here(key)) {
+            return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE, "no room for the key");
         }
+
+        if (takes && !take_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
     }
 
     return send_count(key);

@@ -73,8 +73,9 @@ void init_claim(KeyRequest &key);
 /* Sets the limit of the claim to the usual limit. */
 void set_usual_limit(KeyRequest &key);
 
-/* Charges the cost in this node's memory, or refunds a negative cost. */
-void charge_here(KeyRequest &key);
+/* Charges the cost in this node's memory, or refunds a negative cost.  Returns false if the zone is
+ * full and refuses the key. */
+bool charge_here(KeyRequest &key);
 
 /* Charges the cost of a take in this node's memory if the limit has room, else rejects it.  Returns
  * false if there is no memory. */

@@ -110,7 +110,7 @@ ngx_int_t end_command(KeyRequest &key) {
     }
 
     if (key.method == NGX_HTTP_POST) {
-        charge_here(key);
+        (void)charge_here(key);
     } else if (key.method == NGX_HTTP_PUT) {
         key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
     }
