@@ -236,6 +236,14 @@ JS
 
 # ---- answers of any order and kind ----
 
+is run(<<'JS'), "3 \x{b5}s", 'the mean time of a decision is that of all decisions';
+    const [values] = [...cards.values()].map(({ zone }) => zone);
+    const measured = (n, sum_ns) => ({ ...values, measured: n,
+        decision_times: { buckets: [{ le_ns: 10000, decisions: n }], sum_ns } });
+    show({ time_ms: 2000, zones: { busy: measured(3, 3000), calm: measured(1, 9000) }, redis: {} });
+    return totals.values["per decision"].textContent;
+JS
+
 # Gives these to a page's class, one after the other. Returns how many problems
 # there are after each.
 sub problems(@answers) {

@@ -55,14 +55,13 @@ function sum(zones) {
     const known = zones.some(card => requests(card) !== null);
     const all = add(card => requests(card));
     const rejected = add(({ counters }) => counters.rate("rejected"));
-    const measured = zones.map(({ times: { mean } }) => mean)
-        .filter(mean => mean !== null);
+    const measured = add(({ times }) => times.lately);
     totals.set({
         "requests/s": known ? perSecond(all) : NONE,
         "rejected": known ? percent(all ? rejected / all : 0) : NONE,
         "keys at limit": count(add(card => keysFrom(card, 100))),
-        "per decision": measured.length ? latencies([measured
-            .reduce((a, b) => a + b) / measured.length])[0] : NONE
+        "per decision": measured ? latencies([add(({ times }) => times.spent)
+            / measured])[0] : NONE
     });
 }
 

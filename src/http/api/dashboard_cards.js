@@ -80,13 +80,14 @@ class Times {
         // the page has just been opened
         const first = this.past.length === 1 ? { n: 0, sum: 0, buckets: null }
             : then;
-        const lately = n - first.n;
+        const lately = this.lately = n - first.n;
+        this.spent = sum - first.sum;
         const within = share => {
             const i = buckets.findIndex(([, n], i) =>
                 n - (first.buckets?.[i][1] ?? 0) >= share * lately);
             return i < 0 ? Infinity : buckets[i][0];
         };
-        this.mean = lately ? (sum - first.sum) / lately : null;
+        this.mean = lately ? this.spent / lately : null;
         this.p50 = lately ? within(0.5) : null;
         this.p99 = lately ? within(0.99) : null;
     }
