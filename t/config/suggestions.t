@@ -181,6 +181,8 @@ for my $place ([ http => "$zone zone=one:1m" ], [ location => $limit ]) {
 
 is_meant(http => "map \$arg_key \$plan { default 1r/s; } $zone zone=one:1m rate=\$plan;",
     '"rate=$plan" varies and needs the "window=" parameter');
+is_meant(http => "$zone zone=one:1m rate=1r/s limits=\$host.limits;",
+    'invalid file "limits=$host.limits", it cannot hold a variable');
 is_meant(http => "$zone zone=one:1m rate=5;",
     '"rate=5" has no unit and needs the "window=" parameter');
 

@@ -69,7 +69,7 @@ class Alarms {
         this.lately(id, counters, "evicted", "keys/s evicted, it is full");
         this.rejecting(id, counters);
         if (zone.unlimited && !CHARTED.some(name => zone[name])) {
-            this.add(id, "limits no request, its key or rate is empty");
+            this.add(id, "limits no request, its key or rate is empty or off");
         }
         if (this.rises(id + " errors", zone.errors, this.time)) {
             this.add(id, "rates or costs are invalid, "

@@ -325,6 +325,10 @@ bool has_overrides(const Param &param, const ZoneConf &zone) {
 }
 
 bool set_limits(const Param &param, ZoneConf &zone) {
+    if (has_variables(param.text)) {
+        return param.invalid("invalid file \"%V\", it cannot hold a variable");
+    }
+
     zone.limits.path = param.text;
     return has_overrides(param, zone)
            && ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
