@@ -159,7 +159,7 @@ public:
         conf.limits.max = kOwnMax;
         conf.limits.fd = memfd_create("limits", MFD_CLOEXEC);
         uint64_t unplaced;
-        CHECK(load_limits(ngx_cycle->log, conf, false, &unplaced));
+        CHECK(load_limits(ngx_cycle->log, conf, LimitsRepair::kAll, &unplaced));
     }
 
     ~TestedZone() {

@@ -487,7 +487,8 @@ private:
         draw_death();
         uint64_t unplaced;
         bool done = false;
-        if (!lives_through([&] { done = load_limits(ngx_cycle->log, zone, false, &unplaced); })) {
+        if (!lives_through(
+                [&] { done = load_limits(ngx_cycle->log, zone, LimitsRepair::kAll, &unplaced); })) {
             died();
             return;
         }
@@ -506,7 +507,7 @@ private:
         auto memory = std::move(overrides_);
         start_anew();
         uint64_t unplaced;
-        CHECK(load_limits(ngx_cycle->log, zone, true, &unplaced));
+        CHECK(load_limits(ngx_cycle->log, zone, LimitsRepair::kNothing, &unplaced));
         check_limits(false);
         overrides_ = std::move(memory);
         zone.memory.aside.overrides = shared;

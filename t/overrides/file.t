@@ -142,6 +142,22 @@ is logged(qr/\[notice\].* removed an unfinished line/), 1,
 add_to_file(" z 15");
 is put('one', 'y', '16'), 200, 'another one';
 is file(), "x 13\n y 14\n y 16\n", '... is removed by the next order';
+
+# A program that writes the file in place is in the middle of a line when a worker reads it.
+open my $writer, '>:raw', "$dir/limits" or die "limits: $!";
+$writer->autoflush(1);
+print $writer " x 18\n z 1";
+ok wait_for(sub { own('one', 'x') eq '18' }), 'a file that is written in place is read';
+is own('one', 'z'), '-', '... but for the line that is not complete';
+is file(), " x 18\n z 1", '... which stays';
+print $writer "9\n y 20\n";
+close $writer;
+ok wait_for(sub { own('one', qw(x y z)) eq '18 20 19' }), '... until all is there';
+add_to_file(" z 1");
+ok wait_for(sub { own('one', qw(x y z)) eq '18 20 19' }), 'a line that never gets complete';
+sleep 1.5;
+is put('one', 'y', '21'), 200, '... and was seen';
+is file(), " x 18\n z 19\n y 20\n y 21\n", '... is removed by the next order';
 add_to_file("z 17");
 $nginx->reload;
 is own('one', 'z'), '17', 'a last line of the operator counts without its end';

@@ -136,7 +136,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
 
     /* This finds the overrides that have expired, and whether the table has room for all others. */
     uint64_t unplaced;
-    if (!load_limits(log, zone, false, &unplaced)) { return false; }
+    if (!load_limits(log, zone, LimitsRepair::kAll, &unplaced)) { return false; }
 
     auto *buffers = static_cast<char *>(ngx_alloc(2 * kBufferBytes, log));
     if (buffers == nullptr) { return false; }
@@ -150,7 +150,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     }
 
     ngx_free(buffers);
-    if (!load_limits(log, zone, false, &unplaced) || !done) { return false; }
+    if (!load_limits(log, zone, LimitsRepair::kAll, &unplaced) || !done) { return false; }
 
     ngx_log_error(NGX_LOG_INFO, log, 0, "the limits of zone \"%V\" were compacted", &zone.name);
     return true;

@@ -20,8 +20,8 @@ constexpr uint64_t kWrongShown = 20;
 
 class Load {
 public:
-    Load(ngx_log_t *log, ZoneConf &zone, bool tests)
-        : log_(log), zone_(zone), overrides_(*zone.memory.aside.overrides), tests_(tests) {}
+    Load(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair)
+        : log_(log), zone_(zone), overrides_(*zone.memory.aside.overrides), repair_(repair) {}
 
     bool run() {
         struct stat info;
@@ -43,12 +43,14 @@ public:
         buffer_ = static_cast<char *>(memory);
         const bool done = read(OverridesLoad(overrides_, buffer_ + LineReader::kBufferBytes));
         free(memory);
-        return done && (tests_ || cut());
+        return done && (is_test() || cut());
     }
 
     uint64_t unplaced() const { return unplaced_; }
 
 private:
+    bool is_test() const { return repair_ == LimitsRepair::kNothing; }
+
     /* Finds the valid lines.  Moves a complete copy to the beginning, unless this is a test. */
     bool find_copy() {
         char text[kCopyEndsBytes];
@@ -68,7 +70,7 @@ private:
 
         begin_ = static_cast<uint64_t>(from);
         end_ -= sizeof(text);
-        if (tests_) { return true; }
+        if (is_test()) { return true; }
 
         if (!finish_copy(fd, begin_, end_)) { return failed("moving the copy in"); }
 
@@ -108,6 +110,8 @@ private:
         if (!is_torn && (lines.is_long || text != first(kCopyBegins, kCopyBegins.size() - 1))) {
             return false;
         }
+
+        if (is_torn && repair_ == LimitsRepair::kCopies) { return true; }
 
         end_ = lines.at;
         is_cut_ = true;
@@ -184,7 +188,9 @@ private:
         const uint64_t used = overrides_.count();
         file.lines.store(read_, std::memory_order_relaxed);
         file.superseded.store(unplaced_ == 0 ? read_ - used : 0, std::memory_order_relaxed);
-        return mark_current(zone_, end_) || failed("fstat()");
+
+        /* A file that another program writes may grow meanwhile, and is read again soon. */
+        return mark_current(zone_, end_) || (repair_ == LimitsRepair::kAll && failed("fstat()"));
     }
 
     bool failed(const char *what) const {
@@ -197,7 +203,7 @@ private:
     ngx_log_t *log_;
     ZoneConf &zone_;
     Overrides &overrides_;
-    bool tests_;
+    LimitsRepair repair_;
     char *buffer_ = nullptr;
     uint64_t begin_ = 0; /* the valid lines: begin_ .. end_ - 1, in bytes */
     uint64_t end_ = 0;
@@ -231,8 +237,8 @@ OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, Over
     return kind;
 }
 
-bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced) {
-    Load load(log, zone, tests);
+bool load_limits(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair, uint64_t *unplaced) {
+    Load load(log, zone, repair);
     const bool done = load.run();
     *unplaced = load.unplaced();
     return done;
@@ -258,7 +264,8 @@ void enter_limits(ngx_log_t *log, ZoneConf &zone) {
     }
 
     uint64_t unplaced;
-    (void)load_limits(log, zone, ngx_test_config, &unplaced);
+    const auto repair = ngx_test_config ? LimitsRepair::kNothing : LimitsRepair::kAll;
+    (void)load_limits(log, zone, repair, &unplaced);
 }
 
 } // namespace limit_sliding

@@ -14,12 +14,19 @@ namespace limit_sliding {
  * Logs wrong lines. */
 void enter_limits(ngx_log_t *log, ZoneConf &zone);
 
-/* Brings the zone's table of overrides in step with the file.  The caller holds the lock.  Unless
- * `tests` is set ("nginx -t"), repairs the file after the death of a writer: moves a complete copy
- * (override_compaction.hpp) to the beginning, and cuts an unfinished line or copy off the end.
- * Sets *unplaced to the number of lines for which the table has no room.  Logs an error and
+/* What a load repairs in the file after the death of a writer. */
+enum class LimitsRepair {
+    kNothing, /* "nginx -t" only reads */
+    kCopies,  /* moves a complete copy (override_compaction.hpp) to the beginning, and cuts an
+                 unfinished one off the end; leaves an unfinished line, which another program may
+                 be writing */
+    kAll      /* cuts off an unfinished line as well */
+};
+
+/* Brings the zone's table of overrides in step with the file.  The caller holds the lock.  Sets
+ * *unplaced to the number of lines for which the table has no room.  Logs an error and
  * returns false if the file cannot be read or written. */
-bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced);
+bool load_limits(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair, uint64_t *unplaced);
 
 /* Parses a line and finds the hash of its key.  A key that should be an address, but is none, is
  * wrong. */

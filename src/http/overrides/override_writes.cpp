@@ -70,13 +70,21 @@ private:
         const auto state = state_of_limits(zone_);
         if (state == LimitsState::kReplaced) { return Result::kReplaced; }
 
-        uint64_t unplaced;
-        if (state == LimitsState::kChanged
-            && !load_limits(ngx_cycle->log, zone_, false, &unplaced)) {
+        /* A last line without end was left alone until a line is to follow it. */
+        const bool is_watch = queue_.batch.empty();
+        char last = '\n';
+        if (!is_watch && state == LimitsState::kCurrent && !read_last(&last)) {
             return Result::kFailed;
         }
 
-        if (queue_.batch.empty()) { return Result::kDone; }
+        const auto repair = is_watch ? LimitsRepair::kCopies : LimitsRepair::kAll;
+        uint64_t unplaced;
+        if ((state == LimitsState::kChanged || last != '\n')
+            && !load_limits(ngx_cycle->log, zone_, repair, &unplaced)) {
+            return Result::kFailed;
+        }
+
+        if (is_watch) { return Result::kDone; }
 
         begin_ = overrides_.file.size.load(std::memory_order_relaxed);
         if (!find_room()) {
@@ -90,6 +98,17 @@ private:
         if (result == Result::kDone) { enter(); }
 
         return result;
+    }
+
+    /* Sets *last to the last byte of the file, which is current, or to a newline if it is empty.
+     * Logs an error and returns false if the file cannot be read. */
+    bool read_last(char *last) const {
+        const uint64_t size = overrides_.file.size.load(std::memory_order_relaxed);
+        *last = '\n';
+        if (size == 0 || read_at(zone_.limits.fd, last, 1, size - 1) == 1) { return true; }
+
+        (void)failed("pread()");
+        return false;
     }
 
     /* Returns true if the key has an override once the earlier API writes are entered. */
@@ -140,11 +159,8 @@ private:
         if (text_ == nullptr) { return false; }
 
         /* The operator's last line may lack a newline. */
-        char last = '\n';
-        if (begin_ != 0 && read_at(zone_.limits.fd, &last, 1, begin_ - 1) != 1) {
-            (void)failed("pread()");
-            return false;
-        }
+        char last;
+        if (!read_last(&last)) { return false; }
 
         if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }
 
