@@ -28,6 +28,8 @@ my $nginx = LimitSliding::Test->new(worker_processes => 1);
 # What requests wait for, and the limits where they go on once their clients have left.
 my %waits = (
     redis => 'limit_sliding zone=remote; empty_gif;',
+    one   => 'limit_sliding zone=one; limit_sliding zone=remote; empty_gif;',
+    units => 'limit_sliding zone=units; empty_gif;',
     later => 'limit_sliding zone=here; limit_sliding zone=remote after_auth; empty_gif;',
     delay => 'limit_sliding zone=queue; empty_gif;',
     api   => 'limit_sliding_api write=on;',
@@ -36,6 +38,7 @@ my %then = (
     free  => '',
     here  => 'limit_sliding zone=here;',
     redis => 'limit_sliding zone=remote;',
+    one   => 'limit_sliding zone=one;',
     both  => 'limit_sliding zone=queue; limit_sliding zone=remote after_auth;',
 );
 my $places = join '', (map {
@@ -50,6 +53,8 @@ $nginx->serve(http => <<"HTTP", server => <<"SERVER");
         timeout 20s;
     }
     limit_sliding_zone \$arg_key zone=remote:1m rate=1000 window=30d redis=shared;
+    limit_sliding_zone \$arg_key zone=one:1m inflight=1;
+    limit_sliding_zone \$arg_key zone=units:1m inflight=1 redis=shared;
     limit_sliding_zone \$arg_key zone=here:1m rate=1000 window=30d;
     limit_sliding_zone \$arg_key zone=queue:1m rate=1r/s algorithm=leaky_bucket burst=1000;
     limit_sliding_zone \$arg_key zone=file:1m rate=5 window=30d limits=limits;
@@ -59,6 +64,7 @@ HTTP
     access_log %%DIR%%/access.log ends;
     proxy_read_timeout 30s;
 
+    location /limits { limit_sliding_api; }
     location /plain { limit_sliding zone=remote; limit_sliding zone=queue; empty_gif; }
     $places
 SERVER
@@ -83,7 +89,7 @@ sub ended($path) {
 sub leaves($name, $path, $client, $come) {
     close $client;
     my $socket = receive();
-    ok $socket, "$name: the request is redirected";
+    ok $socket, "$name: the request is redirected" or return;
     $come->();
     is $nginx->get("/plain?key=$path")->{status}, 200, "$name: NGINX goes on";
     is receive(0), undef, "$name: no phase runs twice";
@@ -109,12 +115,13 @@ is $nginx->get('/plain')->{status}, 200, 'Redis is connected';
 
 # limits
 
-for (qw(redis/free redis/here redis/redis later/both)) {
+for (qw(redis/free redis/here redis/redis later/both one/one units/redis)) {
     my ($wait, $then) = split '/';
     my $path = "/$wait-$then/?key=$wait$then";
     my $client = redis_answers(sub { $nginx->send_request($path) });
     leaves("$wait, then $then", $path, $client, $answer_comes);
 }
+is api_key($nginx, 'remote', 'unitsredis')->{used}, 1, 'a request that waited for units: charged once';
 
 for my $then (qw(free redis)) {
     my $path = "/delay-$then/?key=delay$then";

@@ -506,6 +506,7 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
     } else if (const auto *wait = end_wait(r); wait != nullptr) {
         return wait == ctx->wait ? Run<false>(r, conf, *ctx).resume(*ctx->wait) : NGX_DECLINED;
     } else {
+        if (kHasRedis && ctx->wait != nullptr) { leave_wait(*ctx); }
         ctx = extend_ctx(r, holder, group->nclaims);
     }
 

@@ -104,10 +104,9 @@ void end_hold(Claim &claim, Told told) {
 
 void release_held(Span<Claim> claims) {
     for (auto &claim : claims) {
-        if (!is_held(claim)) { continue; }
+        if (claim.hold != nullptr) { claim.hold->release(); }
 
-        claim.hold->release();
-        release_units(remote_of(claim));
+        if (is_held(claim)) { release_units(remote_of(claim)); }
     }
 }
 

@@ -27,7 +27,8 @@ bool hold_units(Claim &claim, Waiter *waiter);
 /* Decides a claim once its waiter is told. */
 void end_hold(Claim &claim, Told told);
 
-/* Gives back the units of claims whose request is rejected.  Other claims are skipped. */
+/* Gives back the units in flight of claims whose request is not admitted, here and in Redis.  Other
+ * claims are skipped. */
 void release_held(Span<Claim> claims);
 
 } // namespace limit_sliding

@@ -275,9 +275,6 @@ bool get_wait(ngx_http_request_t *r, Context &ctx) {
 /* Asks Redis about the remote claims, and suspends the request. */
 Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
-
-    /* A redirect may have ended an earlier wait without leaving its ask. */
-    leave_ask(&wait.waiter);
     wait.claims = claims;
     if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
 
@@ -319,13 +316,10 @@ Decision decide_all(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
         if (!get_wait(r, ctx)) { return Decision::kFailed; }
 
         auto &wait = *ctx.wait;
-        if (claim.verdict == nullptr) {
-            leave_ask(&wait.waiter);
-            if (!hold_units(claim, &wait.waiter)) {
-                wait.claims.all = all;
-                wait.holds = true;
-                return suspend(r, write_handler, &wait) ? Decision::kAsked : Decision::kFailed;
-            }
+        if (claim.verdict == nullptr && !hold_units(claim, &wait.waiter)) {
+            wait.claims.all = all;
+            wait.holds = true;
+            return suspend(r, write_handler, &wait) ? Decision::kAsked : Decision::kFailed;
         }
 
         if (is_admitted(claim)) { continue; }
@@ -420,6 +414,16 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
     end_hold(wait.waiter.claims[0], wait.waiter.told);
 
     return conclude(all, decide_all(r, ctx, all));
+}
+
+void leave_wait(Context &ctx) {
+    auto &wait = *ctx.wait;
+    if (wait.claims.all.begin() != ctx.next()) { return; }
+
+    leave_ask(&wait.waiter);
+    release_held(wait.claims.all);
+    wait.claims = {};
+    wait.holds = false;
 }
 
 void count_remote(Claim claim) {
