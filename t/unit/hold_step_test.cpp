@@ -108,7 +108,7 @@ static void begin_full_held() {
     assert_true(take(0, 0));
 }
 
-/* Worker 0 has two chunks, and uses none of them. */
+/* Worker 0 has 20 entries, and uses none of them. */
 static void begin_many() {
     Hold holds[20];
 
@@ -171,7 +171,7 @@ static const struct {
     {"a release", begin_held, act_release},
     {"a release in a full zone", begin_full_held, act_release},
     {"a release and the next request", begin_full_held, act_release_and_take},
-    {"free chunks", begin_many, act_tidy},
+    {"free entries", begin_many, act_tidy},
 };
 
 static const struct {

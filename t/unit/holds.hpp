@@ -8,8 +8,8 @@
 
 #include "core/holds/hold.hpp"
 
-#define LEDGER_BYTES Ledger::kBytesMin /* 3 chunks */
-#define LEDGER_ENTRIES 48
+#define LEDGER_BYTES Ledger::kBytesMin
+#define LEDGER_ENTRIES 44
 
 static inline Policy in_flight() {
     Policy policy = {0, Algorithm::kInFlight, WhenFull::kEvict, 0};

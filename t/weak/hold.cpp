@@ -15,6 +15,7 @@ Ledger *ledger;
 
 /* What each worker knows. */
 Holdings holdings[weak::kProcesses + 1];
+Holdings used; /* of the worker, after build_used() */
 Hold holds[weak::kProcesses + 1];
 
 /* Takes a unit: the first operation of a worker. */
@@ -61,11 +62,13 @@ void build_used(void *memory) {
     build_of(memory, 1);
     hold<0, kVictim>();
     end_hold<0>();
+    used = holdings[0];
 }
 
 /* Takes a unit with the entry that build_used() has left. */
 void hold_again() {
     Claim claim = claim_of(kKey);
+    holdings[0] = used;
     claim.hold = &holds[0];
     acquire(&claim, 1, kNowMs);
 }

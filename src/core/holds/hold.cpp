@@ -65,74 +65,53 @@ void conclude(Claim *claim, Outcome outcome, uint64_t state) {
 } // namespace
 
 uint32_t Holdings::add_entry(uint64_t now_ms) {
-    if (free_ == 0) {
-        /* the search for a chunk reads all headers, so it is not repeated at once */
-        if (full_ms_ == now_ms && now_ms != 0) { return kNone; }
+    if (free_ == 0 && !claim_entries(now_ms)) { return kNone; }
 
-        free_ = ledger_->claim_chunk(seat_);
+    const uint32_t index = free_ - 1;
+    free_ = next_of(index);
+    return index;
+}
 
-        if (free_ == 0) {
-            full_ms_ = now_ms;
-            return kNone;
-        }
+/* Returns false if all entries have owners. */
+bool Holdings::claim_entries(uint64_t now_ms) {
+    /* the search reads all owners, so it is not repeated at once */
+    if (full_ms_ == now_ms && now_ms != 0) { return false; }
+
+    for (unsigned claimed = ledger_->claim(seat_, &line_); claimed != 0; claimed &= claimed - 1) {
+        remove_entry(line_ * Ledger::kLine + static_cast<unsigned>(__builtin_ctz(claimed)));
     }
 
-    const uint32_t chunk = free_ - 1;
-    Atomic<uint64_t> &header = ledger_->header(chunk);
-    const uint64_t seen = header.load(std::memory_order_relaxed);
-    const uint64_t used = Ledger::used_of(seen);
-    const auto place = static_cast<unsigned>(__builtin_ctzll(~used));
-    const uint64_t next = seen | uint64_t{1} << (32 + place);
-
-    assert(used != Ledger::kAllUsed);
-    if (Ledger::used_of(next) == Ledger::kAllUsed) { free_ = Ledger::next_of(seen); }
-
-    header.store(next, std::memory_order_relaxed);
-    return chunk * Ledger::kChunk + place;
+    if (free_ == 0) { full_ms_ = now_ms; }
+    return free_ != 0;
 }
 
 void Holdings::remove_entry(uint32_t index) {
-    const uint32_t chunk = index / Ledger::kChunk;
-    Atomic<uint64_t> &header = ledger_->header(chunk);
-    const uint64_t seen = header.load(std::memory_order_relaxed);
-    uint64_t next = seen & ~(uint64_t{1} << (32 + index % Ledger::kChunk));
+    ledger_->entry(index).hash.store(free_, std::memory_order_relaxed);
+    free_ = index + 1;
+}
 
-    if (Ledger::used_of(seen) == Ledger::kAllUsed) {
-        next = Ledger::header_of(seat_, Ledger::used_of(next), free_);
-        free_ = chunk + 1;
-    }
-
-    header.store(next, std::memory_order_relaxed);
+uint32_t Holdings::next_of(uint32_t index) const {
+    return static_cast<uint32_t>(ledger_->entry(index).hash.load(std::memory_order_relaxed));
 }
 
 void Holdings::tidy() {
-    uint32_t kept = 0;
-    uint32_t last = 0; /* last chunk that stays in the list, + 1 */
-    uint32_t chunk = free_;
+    line_ = 0; /* so that entries at the end of the ledger are used last, and take no memory */
+    if (free_ == 0) { return; }
 
-    free_ = 0;
+    uint32_t last = free_ - 1;
+    uint32_t rest = next_of(last);
 
-    while (chunk != 0) {
-        const uint64_t seen = ledger_->header(chunk - 1).load();
-        const uint64_t used = Ledger::used_of(seen);
-        const uint32_t next = Ledger::next_of(seen);
+    for (unsigned kept = 1; kept < kKept && rest != 0; kept++) {
+        last = rest - 1;
+        rest = next_of(last);
+    }
 
-        if (used == 0 && kept++ != 0) {
-            ledger_->free_chunk(chunk - 1);
-        } else {
-            if (last == 0) {
-                free_ = chunk;
-            } else {
-                const uint64_t before = ledger_->header(last - 1).load();
-                ledger_->header(last - 1).store(
-                    Ledger::header_of(seat_, Ledger::used_of(before), chunk));
-            }
+    ledger_->entry(last).hash.store(0, std::memory_order_relaxed);
 
-            ledger_->header(chunk - 1).store(Ledger::header_of(seat_, used, 0));
-            last = chunk;
-        }
-
-        chunk = next;
+    while (rest != 0) {
+        const uint32_t index = rest - 1;
+        rest = next_of(index);
+        ledger_->free_entry(index);
     }
 }
 

@@ -20,7 +20,7 @@ public:
     /* No living worker may have the same seat, 0 .. Ledger::kSeats - 1.  The caller calls
      * recover() for the seat before the first hold. */
     Holdings(Zone *zone, Ledger *ledger, uint32_t seat)
-        : zone_(zone), ledger_(ledger), seat_(seat), free_(0), full_ms_(0) {}
+        : zone_(zone), ledger_(ledger), seat_(seat), free_(0), line_(0), full_ms_(0) {}
 
     Ledger &ledger() const { return *ledger_; }
     uint32_t seat() const { return seat_; }
@@ -30,7 +30,7 @@ public:
      * begin again. */
     void recover(uint32_t seat) const;
 
-    /* Frees the empty chunks of this worker, except for one, so that others can claim them. */
+    /* Frees unused entries of this worker, except for a few, so that others can claim them. */
     void tidy();
 
 private:
@@ -38,19 +38,24 @@ private:
     friend void take_in_flight(Claim *claim, uint64_t now_ms);
 
     static constexpr uint32_t kNone = UINT32_MAX;
+    static constexpr unsigned kKept = 16; /* unused entries that tidy() keeps */
 
-    /* add_entry() marks an entry as used, and returns its index, or kNone if the ledger is full.
-     * remove_entry() marks the entry as unused. */
+    /* add_entry() takes an unused entry, and returns its index, or kNone if the ledger is full.
+     * remove_entry() makes the entry unused. */
     uint32_t add_entry(uint64_t now_ms);
     void remove_entry(uint32_t index);
+
+    bool claim_entries(uint64_t now_ms);
+    uint32_t next_of(uint32_t index) const;
 
     void give_back(uint32_t index) const;
 
     Zone *zone_;
     Ledger *ledger_;
     uint32_t seat_;
-    uint32_t free_;    /* first chunk with an unused entry, + 1; 0: none */
-    uint64_t full_ms_; /* time at which no chunk was free, in ms */
+    uint32_t free_;    /* first unused entry of this worker, + 1; 0: none */
+    uint32_t line_;    /* line at which the search for free entries begins */
+    uint64_t full_ms_; /* time at which no entry was free, in ms */
 };
 
 /* The hold of one claim, in the memory of its request. */

@@ -11,14 +11,14 @@ namespace limit_sliding {
 
 Ledger *Ledger::init(void *memory, size_t bytes) {
     assert(bytes >= kBytesMin);
-    constexpr size_t kChunkBytes = kChunk * sizeof(Entry) + sizeof(uint64_t);
+    constexpr size_t kLineBytes = kLine * sizeof(Entry) + sizeof(uint64_t);
 
     /* a mark has an index + 1 beside a number */
     constexpr size_t kIndices = size_t{1} << (InFlight::kMarkBits - Word::kNumberBits);
-    constexpr size_t kChunksMax = (kIndices - 1) / kChunk;
+    constexpr size_t kLinesMax = (kIndices - 1) / kLine;
 
     auto *ledger = static_cast<Ledger *>(memory);
-    ledger->chunks_ = std::min((bytes - sizeof(Ledger)) / kChunkBytes, kChunksMax);
+    ledger->lines_ = std::min((bytes - sizeof(Ledger)) / kLineBytes, kLinesMax);
     return ledger;
 }
 
@@ -37,11 +37,11 @@ void Ledger::confirm(uint64_t mark) const {
 Ledger::Sums Ledger::sums(const uint64_t *hash, uint64_t now_ms) const {
     Sums sums = {};
 
-    for (uint32_t chunk = 0; chunk < chunks_; chunk++) {
-        if (header(chunk).load() == 0) { continue; }
+    for (uint32_t line = 0; line < lines_; line++) {
+        if (owners(line).load() == 0) { continue; }
 
-        for (uint32_t i = 0; i < kChunk; i++) {
-            const Entry &one = entry(chunk * kChunk + i);
+        for (uint32_t i = 0; i < kLine; i++) {
+            const Entry &one = entry(line * kLine + i);
             const Word word = {one.word.load()};
             if (!word.is_held() || (hash != nullptr && one.hash.load() != *hash)) { continue; }
 
@@ -54,16 +54,25 @@ Ledger::Sums Ledger::sums(const uint64_t *hash, uint64_t now_ms) const {
     return sums;
 }
 
-uint32_t Ledger::claim_chunk(uint32_t seat) {
+unsigned Ledger::claim(uint32_t seat, uint32_t *line) {
     assert(seat < kSeats);
     seats_[seat / 64].fetch_or(uint64_t{1} << seat % 64);
 
-    for (uint32_t chunk = 0; chunk < chunks_; chunk++) {
-        uint64_t seen = header(chunk).load();
+    const auto end = static_cast<uint32_t>(lines_);
 
-        if (seen == 0 && header(chunk).compare_exchange_strong(seen, header_of(seat, 0, 0))) {
-            return chunk + 1;
+    for (uint32_t n = 0; n < end; n++, *line = (*line + 1) % end) {
+        uint64_t seen = owners(*line).load();
+        uint64_t next = seen;
+        unsigned claimed = 0;
+
+        for (unsigned i = 0; i < kLine; i++) {
+            if (owner_of(seen, i) != 0) { continue; }
+
+            next |= uint64_t{seat + 1} << shift_of(i);
+            claimed |= 1u << i;
         }
+
+        if (claimed != 0 && owners(*line).compare_exchange_strong(seen, next)) { return claimed; }
     }
 
     return 0;

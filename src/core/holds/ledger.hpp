@@ -33,19 +33,17 @@ namespace limit_sliding {
  * 65,536 changes.  Only a process that stalls between two accesses for so many changes of an entry
  * could mistake a change for a later one.
  *
- * Entries are in chunks of 16, and a chunk belongs to one seat, the number of a worker.  Only the
- * owner uses the chunk's header and makes entries:
+ * Each entry belongs to one seat, the number of a worker, or to none.  Only the owner makes and
+ * uses entries.  The owners of the four entries in a cache line are in one word, with 16 bits each:
+ * the seat + 1, or 0.  A worker claims all free entries of a line at once, so that few lines are
+ * shared.  It frees each unused entry alone, because another one of the line may be used for days.
  *
- *     seat + 1: 16 bits | used entries: 16 bits, one each | next chunk + 1: 32 bits
- *
- * The header of a free chunk is 0.
- *
- * `next` links chunks of the owner that have an unused entry.  Headers and entries follow the
- * ledger in shared memory.
+ * The owner links its unused entries by `hash`: index + 1 of the next one, or 0.  Lines and words
+ * of owners follow the ledger in shared memory.
  */
 class Ledger {
 public:
-    static constexpr unsigned kChunk = 16;
+    static constexpr unsigned kLine = 4; /* entries of a cache line */
     static constexpr unsigned kSeats = 1024;
     static constexpr size_t kBytesMin = 1024;
 
@@ -109,7 +107,7 @@ public:
     static Ledger *init(void *memory, size_t bytes);
 
     /* Returns the number of requests in flight that fit. */
-    uint64_t capacity() const { return chunks_ * kChunk; }
+    uint64_t capacity() const { return lines_ * kLine; }
 
     Entry &entry(uint32_t index) const { return entries()[index]; }
 
@@ -130,55 +128,61 @@ public:
 
     Sums sums(const uint64_t *hash, uint64_t now_ms) const;
 
-    /* Gives a free chunk to a seat.  Returns its number + 1; 0: all have owners. */
-    uint32_t claim_chunk(uint32_t seat);
-    void free_chunk(uint32_t chunk) const { header(chunk).store(0); }
-    Atomic<uint64_t> &header(uint32_t chunk) const { return headers()[chunk]; }
+    /* Gives the free entries of a line to a seat: of the first line from *line on that has any.
+     * Returns a bit for each entry, and its line; 0: no line has any. */
+    unsigned claim(uint32_t seat, uint32_t *line);
 
-    /* Returns true if the seat may own chunks. */
+    /* Takes an entry from its owner. */
+    void free_entry(uint32_t index) const {
+        owners(index / kLine).fetch_and(~(kOwnerMask << shift_of(index % kLine)));
+    }
+
+    /* Returns true if the seat may own entries. */
     bool is_used(uint32_t seat) const {
         return (seats_[seat / 64].load() & uint64_t{1} << seat % 64) != 0;
     }
 
-    /* Calls release(index) for each used entry of a dead seat, and frees its chunks. */
+    /* Calls release(index) for each entry of a dead seat, and frees the entry. */
     template <class Release>
     void recover(uint32_t seat, const Release &release);
 
-    static uint64_t header_of(uint64_t seat, uint64_t used, uint64_t next) {
-        return (seat + 1) << 48 | used << 32 | next;
-    }
-    static uint64_t seat_of(uint64_t header) { return (header >> 48) - 1; }
-    static uint64_t used_of(uint64_t header) { return header >> 32 & kAllUsed; }
-    static uint32_t next_of(uint64_t header) { return static_cast<uint32_t>(header); }
-
-    static constexpr uint64_t kAllUsed = (1u << kChunk) - 1;
-
 private:
-    Entry *entries() const { return reinterpret_cast<Entry *>(const_cast<Ledger *>(this) + 1); }
-    Atomic<uint64_t> *headers() const {
-        return reinterpret_cast<Atomic<uint64_t> *>(entries() + chunks_ * kChunk);
+    static constexpr unsigned kOwnerBits = 16;
+    static constexpr uint64_t kOwnerMask = (uint64_t{1} << kOwnerBits) - 1;
+
+    static unsigned shift_of(unsigned place) { return place * kOwnerBits; }
+
+    /* Returns the seat + 1 that owns an entry of a line, given the owners of the line. */
+    static uint64_t owner_of(uint64_t owners, unsigned place) {
+        return owners >> shift_of(place) & kOwnerMask;
     }
 
-    alignas(64) uint64_t chunks_;
-    Atomic<uint64_t> seats_[kSeats / 64]; /* a bit for each seat that may own chunks */
+    Entry *entries() const { return reinterpret_cast<Entry *>(const_cast<Ledger *>(this) + 1); }
+    Atomic<uint64_t> &owners(uint32_t line) const {
+        return reinterpret_cast<Atomic<uint64_t> *>(entries() + lines_ * kLine)[line];
+    }
+
+    alignas(64) uint64_t lines_;
+    Atomic<uint64_t> seats_[kSeats / 64]; /* a bit for each seat that may own entries */
 };
 
-static_assert(sizeof(Ledger::Entry) == 16, "16 bytes for each request in flight");
+static_assert(sizeof(Ledger::Entry) * Ledger::kLine == 64, "a line is a cache line");
 static_assert(kNarrowMax <= Ledger::Word::kUnitMask, "a cost fits");
 
 template <class Release>
 void Ledger::recover(uint32_t seat, const Release &release) {
     if (!is_used(seat)) { return; }
 
-    for (uint32_t chunk = 0; chunk < chunks_; chunk++) {
-        const uint64_t seen = header(chunk).load();
-        if (seen == 0 || seat_of(seen) != seat) { continue; }
+    for (uint32_t line = 0; line < lines_; line++) {
+        const uint64_t seen = owners(line).load();
+        if (seen == 0) { continue; }
 
-        for (uint64_t used = used_of(seen); used != 0; used &= used - 1) {
-            release(chunk * kChunk + static_cast<uint32_t>(__builtin_ctzll(used)));
+        for (unsigned i = 0; i < kLine; i++) {
+            if (owner_of(seen, i) != seat + 1) { continue; }
+
+            release(line * kLine + i);
+            free_entry(line * kLine + i);
         }
-
-        free_chunk(chunk);
     }
 
     seats_[seat / 64].fetch_and(~(uint64_t{1} << seat % 64));

@@ -65,7 +65,7 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
                ? Bans::init(carve(room), room, (mask & kRedis) != 0 ? secret : nullptr)
                : nullptr;
 
-    const size_t ledger_bytes = std::max(size / 32 * 15, Ledger::kBytesMin);
+    const size_t ledger_bytes = std::max(size / 2, Ledger::kBytesMin);
     ledger = (mask & kLedger) != 0 ? Ledger::init(carve(ledger_bytes), ledger_bytes) : nullptr;
 }
 

@@ -32,7 +32,7 @@ struct ZoneMemory {
     size_t bytes;   /* size of all parts; the rest of the memory is for Zone::init() */
 
     /* Optional parts: Redis takes 1/16 of the memory, variables 1/24, bans 1/8, debts 1/32, and
-     * the ledger 15/32, so that there are about as many entries as keys. */
+     * the ledger 1/2, so that there are about as many entries as keys. */
     enum { kRedis = 1, kVariables = 2, kBans = 4, kDebts = 8, kLedger = 16 };
 
     /* Returns the size of the overrides of so many keys, and of the timeline. */

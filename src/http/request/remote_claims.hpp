@@ -52,8 +52,8 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx);
 
 /* Ends the wait of a request that was redirected before Redis replied, as to a "post_action" when
  * its client left.  The undecided claims give back the units in flight that they hold, because the
- * limits after the redirect are decided anew.  Other units stay consumed, so that clients that leave
- * get no free tries.  Does nothing if the claims of the wait are decided. */
+ * limits after the redirect are decided anew.  Other units stay consumed, so that clients that
+ * leave get no free tries.  Does nothing if the claims of the wait are decided. */
 void leave_wait(Context &ctx);
 
 /* Records the cost of a claim that rejected, and describes the claim as of after that. */
