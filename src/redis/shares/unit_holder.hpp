@@ -27,9 +27,6 @@
 
 namespace limit_sliding {
 
-struct Share;
-struct UnitHolderEvents;
-
 /* The ms after which Redis deletes a heartbeat, and the ms for which its holder is valid. */
 constexpr ngx_msec_t kHolderLifeMs = 3000;
 constexpr ngx_msec_t kValidMs = 2500;
@@ -47,7 +44,6 @@ struct HeartbeatName {
 };
 
 struct UnitHolder : Errand {
-    const UnitHolderEvents *events;
     uint64_t id;
     uint64_t epoch;          /* of the last confirmed heartbeat; 0: none was confirmed */
     uint64_t next_epoch;     /* of the heartbeat to be sent */
@@ -58,30 +54,14 @@ struct UnitHolder : Errand {
     ngx_msec_t tried;        /* ms of the last heartbeat that was sent */
     ngx_msec_t used;         /* ms of the last use */
     ngx_event_t timer;       /* for the next heartbeat */
-    ngx_queue_t shares;      /* list of share.hpp */
+    ngx_queue_t shares;      /* shares_of() */
     bool is_registered;      /* the epoch is confirmed, and no call was lost since */
     bool has_failed;         /* messages have failed since the last tick */
 };
 
-/* The functions that a holder calls. */
-struct UnitHolderEvents {
-    /* Redis has confirmed an epoch, so messages may be sent.  With `is_first`, the holder has a new
-     * id, under which Redis has no units. */
-    void (*registered)(UnitHolder &holder, bool is_first);
-
-    /* Redis has not counted the units of the holder for a while.  The holder takes another id. */
-    void (*lost)(UnitHolder &holder);
-
-    /* A heartbeat has failed. */
-    void (*failed)(UnitHolder &holder);
-
-    /* A second has passed, and Redis may be asked. */
-    void (*ticked)(UnitHolder &holder);
-};
-
 /* Returns this worker as a holder of units in the Redis, whose client has started; nullptr: there
  * is no memory. */
-UnitHolder *get_holder(Redis &redis, const UnitHolderEvents &events);
+UnitHolder *get_holder(Redis &redis);
 
 /* Returns true if Redis counts the units of the holder now.  Reads the clock anew. */
 bool is_valid(const UnitHolder &holder);
@@ -92,7 +72,10 @@ bool is_ready(const UnitHolder &holder);
 /* Returns true if Redis must grant no units, because other holders may not have sent theirs. */
 bool is_in_grace(const UnitHolder &holder);
 
-/* Sends a heartbeat, unless one is under way, or was sent a moment ago. */
+/* Sends a heartbeat, unless one is under way, or Redis is known not to answer. */
+void beat(UnitHolder &holder);
+
+/* Does the same, unless a heartbeat was sent a moment ago. */
 void register_holder(UnitHolder &holder);
 
 /* Makes the holder take a new epoch, because a message was lost or refused. */

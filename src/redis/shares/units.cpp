@@ -9,69 +9,10 @@ namespace limit_sliding {
 
 namespace {
 
-/* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
-constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
-
-/* Fails the waiters that no message under way asks for. */
-void fail_unasked(Share &share) {
-    for (Waiter &waiter : share.waiters) {
-        tell_waiter(waiter, Told::kFailed);
-    }
-
-    share.units = 0;
-}
-
-void registered(UnitHolder &holder, bool is_first) {
-    for (Share &share : shares_of(holder)) {
-        if (is_first) { set_unknown(share); }
-
-        share.has_failed = false;
-        if (is_in_grace(holder)) { fail_unasked(share); }
-
-        ask_done(share);
-    }
-}
-
-void lost(UnitHolder &holder) {
-    for (Share &share : shares_of(holder)) {
-        add(&holder.redis->client.calls->uncounted, share.used);
-        set_unknown(share);
-    }
-}
-
-/* Redis has not confirmed the heartbeat, so requests must not wait for it. */
-void unregistered(UnitHolder &holder) {
-    for (Share &share : shares_of(holder)) {
-        fail_unasked(share);
-        ask_done(share);
-    }
-}
-
-void ticked(UnitHolder &holder) {
-    if (!is_ready(holder)) { return; }
-
-    /* shares are in order of their last message, so the old ones come first */
-    for (Share &share : shares_of(holder)) {
-        const bool is_old = ngx_current_msec - share.sent >= kRepeatMs;
-        if (!is_old && !holder.has_failed) { break; }
-
-        share.has_failed = false;
-        if (is_old && share.state == ErrandState::kIdle) {
-            send(share);
-        } else {
-            ask_done(share);
-        }
-    }
-
-    holder.has_failed = false;
-}
-
-const UnitHolderEvents kEvents = {registered, lost, unregistered, ticked};
-
 /* Returns this worker's holder in the claim's Redis; nullptr: there is no memory. */
 UnitHolder *holder_for(const Claim &claim) {
     Redis &redis = *remote_of(claim).zone->redis;
-    return start_client(redis) ? get_holder(redis, kEvents) : nullptr;
+    return start_client(redis) ? get_holder(redis) : nullptr;
 }
 
 Share *find_share(const Claim &claim) {

@@ -1,0 +1,228 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Heartbeats of unit holders: calls of heartbeat_script(), the replies, and their effects on the
+ * shares of the holder. */
+
+#include "redis/shares/share.hpp"
+
+#include <hiredis/hiredis.h>
+#include <unistd.h>
+
+#include "ngx/event.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/monotonic_clock.hpp"
+#include "redis/calls/client.hpp"
+#include "redis/calls/script_call.hpp"
+#include "redis/protocol/scripts.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr ngx_msec_t kBeatMs = 1000;
+
+/* The ms after which a holder looks again whether Redis may be asked. */
+constexpr ngx_msec_t kLookMs = 100;
+
+/* The ms for which a holder sends heartbeats after its last use, if it has no units. */
+constexpr ngx_msec_t kRestMs = 60 * 1000;
+
+/* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
+constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
+
+UnitHolder &holder_of(Errand &errand) { return static_cast<UnitHolder &>(errand); }
+
+/* ---- shares ---- */
+
+/* Fails the waiters that no message under way asks for. */
+void fail_unasked(Share &share) {
+    for (Waiter &waiter : share.waiters) {
+        tell_waiter(waiter, Told::kFailed);
+    }
+
+    share.units = 0;
+}
+
+/* Redis has confirmed an epoch, so messages may be sent.  With `is_first`, the holder has a new id,
+ * under which Redis has no units. */
+void registered(UnitHolder &holder, bool is_first) {
+    for (Share &share : shares_of(holder)) {
+        if (is_first) { set_unknown(share); }
+
+        share.has_failed = false;
+        if (is_in_grace(holder)) { fail_unasked(share); }
+
+        ask_done(share);
+    }
+}
+
+/* Redis has not counted the units of the holder for a while. */
+void lost(UnitHolder &holder) {
+    for (Share &share : shares_of(holder)) {
+        add(&holder.redis->client.calls->uncounted, share.used);
+        set_unknown(share);
+    }
+}
+
+/* Redis has not confirmed the heartbeat, so requests must not wait for it. */
+void unregistered(UnitHolder &holder) {
+    for (Share &share : shares_of(holder)) {
+        fail_unasked(share);
+        ask_done(share);
+    }
+}
+
+/* Sends the messages again that have failed, or are old. */
+void repeat_messages(UnitHolder &holder) {
+    if (!is_ready(holder)) { return; }
+
+    /* shares are in order of their last message, so the old ones come first */
+    for (Share &share : shares_of(holder)) {
+        const bool is_old = ngx_current_msec - share.sent >= kRepeatMs;
+        if (!is_old && !holder.has_failed) { break; }
+
+        share.has_failed = false;
+        if (is_old && share.state == ErrandState::kIdle) {
+            send(share);
+        } else {
+            ask_done(share);
+        }
+    }
+
+    holder.has_failed = false;
+}
+
+/* ---- heartbeats ---- */
+
+/* Gives the holder a new id.  Returns false if there are no random numbers. */
+bool set_id(UnitHolder &holder) {
+    if (getentropy(&holder.id, sizeof(holder.id)) != 0) { return false; }
+
+    const Redis &redis = *holder.redis;
+    shared(&redis.shared->holders[redis.client.seat]).store(holder.id);
+    return true;
+}
+
+/* Continues under another id: Redis may still have units of the old id that were given back. */
+void begin_anew(UnitHolder &holder) {
+    (void)set_id(holder);
+    holder.is_registered = false;
+    holder.epoch = 0;
+    beat(holder);
+}
+
+bool put(Node &node, ErrandCall &call) {
+    UnitHolder &holder = holder_of(call.errands.front());
+    const Redis &redis = *holder.redis;
+    const HeartbeatName name(holder.id);
+    u_char text[4 * NGX_INT64_LEN];
+    u_char *last = text;
+    if (!holder.is_registered) { holder.next_epoch++; }
+
+    const bool is_new = holder.connection != node.nconnected;
+    const Arg args[] = {call.whole ? "EVAL" : "EVALSHA",
+                        call.whole ? heartbeat_script() : view(redis.heartbeat_sha1),
+                        "2",
+                        name.key(redis),
+                        {view(redis.settings.key_prefix), "holders"},
+                        append_digits(&last, holder.next_epoch),
+                        append_digits(&last, holder.epoch),
+                        append_digits(&last, holder.since),
+                        append_digits(&last, kHolderLifeMs),
+                        is_new ? "1" : "0"};
+    return put_call(node, call, args);
+}
+
+/* Handles the reply to a heartbeat that was sent at `sent_us`. */
+void told(UnitHolder &holder, const Node &node, bool is_counted, uint64_t sent_us) {
+    const bool is_first = holder.epoch == 0;
+    if (!is_counted) {
+        lost(holder);
+        begin_anew(holder);
+        return;
+    }
+
+    const bool was_ready = is_ready(holder);
+    holder.epoch = holder.next_epoch;
+    holder.valid_until_us = sent_us + kValidMs * 1000;
+    holder.connection = node.nconnected;
+    holder.is_registered = true;
+    if (!was_ready) { registered(holder, is_first); }
+}
+
+void answered(Node &node, ErrandCall &call, Reply &reply) {
+    if (reply.type == REDIS_REPLY_ERROR) {
+        note_error(node, reply);
+        return;
+    }
+
+    const int64_t *numbers = reply.numbers;
+    if (reply.type != REDIS_REPLY_ARRAY || reply.n != 3 || numbers[0] < 0 || numbers[0] > 1
+        || numbers[1] < 0 || numbers[2] < 0 || numbers[2] > static_cast<int64_t>(kHolderLifeMs)) {
+        node.blame(reply);
+        return;
+    }
+
+    UnitHolder &holder = holder_of(take_errand(call));
+    node_answered(node);
+    holder.since = static_cast<uint64_t>(numbers[1]);
+    if (numbers[2] != 0) {
+        holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(numbers[2]);
+    }
+
+    told(holder, node, numbers[0] == 1, call.sent_us);
+}
+
+void failed(Errand &errand, Failure failure) {
+    UnitHolder &holder = holder_of(errand);
+    if (failure != Failure::kUnsent) { holder.is_registered = false; }
+
+    unregistered(holder);
+}
+
+constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed, nullptr, false};
+
+void tick(UnitHolder &holder) {
+    if (ngx_current_msec - holder.used > kRestMs && ngx_queue_empty(&holder.shares)) {
+        holder.is_registered = false;
+        return;
+    }
+
+    /* a heartbeat that is due must not come later than Redis itself, or the holder dies */
+    if (!can_ask(*holder.redis)) {
+        ngx_add_timer(&holder.timer, kLookMs);
+        return;
+    }
+
+    ngx_add_timer(&holder.timer, kBeatMs);
+    beat(holder);
+    repeat_messages(holder);
+}
+
+UnitHolder *create_holder(Redis &redis) {
+    auto *holder = create<UnitHolder>(ngx_cycle->pool);
+    if (holder == nullptr) { return nullptr; }
+
+    holder->kind = &kHeartbeat;
+    holder->redis = &redis;
+    ngx_queue_init(&holder->shares);
+    init_event<tick>(holder->timer, *holder);
+    holder->timer.cancelable = 1; /* requests keep an exiting worker, not their heartbeat */
+    bury_holder(redis, redis.client.seat);
+    return set_id(*holder) ? holder : nullptr;
+}
+
+} // namespace
+
+UnitHolder *get_holder(Redis &redis) {
+    UnitHolder *&holder = redis.client.holder;
+    if (holder == nullptr) { holder = create_holder(redis); }
+
+    if (holder != nullptr) {
+        holder->used = ngx_current_msec;
+        if (!holder->timer.timer_set) { ngx_add_timer(&holder->timer, kBeatMs); }
+    }
+    return holder;
+}
+
+} // namespace limit_sliding
