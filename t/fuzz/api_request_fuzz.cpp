@@ -100,7 +100,7 @@ ngx_http_cleanup_t *ngx_http_cleanup_add(ngx_http_request_t *r, size_t) {
 namespace limit_sliding {
 
 ngx_int_t handle_in_redis(KeyRequest &) { abort(); }
-ngx_int_t send_limits_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
+ngx_int_t send_overrides_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
 std::optional<ServerMemory> look_at_memory(Redis &) { abort(); }
 void tell_lifted_ban(const RemoteZone &, uint64_t) { abort(); }
 
@@ -156,14 +156,14 @@ public:
         conf.memory.table = Zone::init(memory + aside.bytes, 2 * kZoneBytes - aside.bytes,
                                        conf.policy, 0, secret);
         conf.worker.counters = aside.counters;
-        conf.limits.max = kOwnMax;
-        conf.limits.fd = memfd_create("limits", MFD_CLOEXEC);
+        conf.override_file.max = kOwnMax;
+        conf.override_file.fd = memfd_create("limits", MFD_CLOEXEC);
         uint64_t unplaced;
-        CHECK(load_limits(ngx_cycle->log, conf, LimitsRepair::kAll, &unplaced));
+        CHECK(load_overrides(ngx_cycle->log, conf, OverridesRepair::kAll, &unplaced));
     }
 
     ~TestedZone() {
-        (void)close(conf.limits.fd);
+        (void)close(conf.override_file.fd);
         if (conf.worker.writes != nullptr) { ngx_free(conf.worker.writes); }
     }
 

@@ -119,7 +119,7 @@ private:
         const limit_sliding::ScanPosition from
             = {input_.flag() ? input_.number() : 0, input_.number()};
         limit_sliding::init_event<&Liar::answered>(page.done, page);
-        page.page = limit_sliding::scan_limits(zone, from, 1 + input_.below(20), &page.done);
+        page.page = limit_sliding::scan_overrides(zone, from, 1 + input_.below(20), &page.done);
     }
 
     static void answered(Page &page) {
@@ -127,10 +127,10 @@ private:
         CHECK(!page.is_answered && page.page != nullptr);
         CHECK(page.page->result != ScanResult::kWaits);
         page.is_answered = true;
-        for (const limit_sliding::ScannedLimit &limit : page.page->limits) {
-            CHECK(limit_sliding::view(limit.key).size() == limit.key.len);
-            checked_ += std::string(limit_sliding::view(limit.key)).size();
-            checked_ += std::string(limit_sliding::view(limit.limit)).size();
+        for (const limit_sliding::ScannedOverride &own : page.page->overrides) {
+            CHECK(limit_sliding::view(own.key).size() == own.key.len);
+            checked_ += std::string(limit_sliding::view(own.key)).size();
+            checked_ += std::string(limit_sliding::view(own.text)).size();
         }
     }
 

@@ -106,11 +106,11 @@ OverrideLine::Kind naive(string_view text, const Policy &policy, uint64_t limit_
         return OverrideLine::Kind::kWrong;
     }
 
-    if (is_comment(words, 2)) { return OverrideLine::Kind::kLimit; }
+    if (is_comment(words, 2)) { return OverrideLine::Kind::kOverride; }
 
     return words[2].rfind("until=", 0) == 0 && naive_time(words[2].substr(6), &line->until_s)
                    && line->until_s < UINT32_MAX && is_comment(words, 3)
-               ? OverrideLine::Kind::kLimit
+               ? OverrideLine::Kind::kOverride
                : OverrideLine::Kind::kWrong;
 }
 
@@ -124,7 +124,7 @@ void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
     CHECK(line.parse(bytes.data(), bytes.size(), policy, limit_max) == kind);
     if (kind == OverrideLine::Kind::kWrong) { CHECK(strlen(line.error) != 0); }
 
-    if (kind != OverrideLine::Kind::kLimit) { return; }
+    if (kind != OverrideLine::Kind::kOverride) { return; }
 
     CHECK(line.key == key && line.own == expected.own && line.until_s == expected.until_s);
 
@@ -133,7 +133,8 @@ void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
     CHECK(size <= line.size_max() && written[0] == ' ' && written[size - 1] == '\n');
 
     OverrideLine again;
-    CHECK(again.parse(written.data(), size - 1, policy, limit_max) == OverrideLine::Kind::kLimit);
+    CHECK(again.parse(written.data(), size - 1, policy, limit_max)
+          == OverrideLine::Kind::kOverride);
     CHECK(again.key == key && again.own == line.own);
     CHECK(again.until_s == (line.own.is_set() ? line.until_s : kNoEnd));
 }

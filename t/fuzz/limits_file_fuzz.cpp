@@ -170,9 +170,9 @@ Policy policy_of_zone(uint8_t kind) {
 
 string file_text() {
     struct stat info;
-    CHECK(fstat(zone.limits.fd, &info) == 0);
+    CHECK(fstat(zone.override_file.fd, &info) == 0);
     string text(static_cast<size_t>(info.st_size), '\0');
-    CHECK(pread(zone.limits.fd, text.data(), text.size(), 0) == info.st_size);
+    CHECK(pread(zone.override_file.fd, text.data(), text.size(), 0) == info.st_size);
     return text;
 }
 
@@ -221,7 +221,7 @@ Said said_by(const string &text) {
         ngx_str_t key;
         u_char room[64];
         bool is_limit = line.parse(bytes.data(), bytes.size(), zone.policy, zone.limit_max())
-                        == OverrideLine::Kind::kLimit;
+                        == OverrideLine::Kind::kOverride;
         if (is_limit) {
             key = to_str(line.key);
             if (key.len <= sizeof(room)) {
@@ -265,9 +265,9 @@ public:
         zone.name = to_str("one");
         zone.policy = policy_of_zone(kind);
         zone.keys = (kind & 0x80) != 0 ? KeyKind::kAddresses : KeyKind::kTexts;
-        zone.limits.max = 1 + input_.below(12);
-        zone.limits.fd = memfd_create("limits", MFD_CLOEXEC);
-        CHECK(zone.limits.fd >= 0);
+        zone.override_file.max = 1 + input_.below(12);
+        zone.override_file.fd = memfd_create("limits", MFD_CLOEXEC);
+        CHECK(zone.override_file.fd >= 0);
         table_.reset(zone_memory(kZoneBytes));
         zone.memory.table = zone_of(table_.get(), kZoneBytes, &zone.policy, 0);
         until_full = kNever;
@@ -277,7 +277,7 @@ public:
     }
 
     ~History() {
-        (void)close(zone.limits.fd);
+        (void)close(zone.override_file.fd);
         forget_process();
     }
 
@@ -334,11 +334,11 @@ private:
     }
 
     void start_anew() {
-        const size_t bytes = (Overrides::bytes_for(zone.limits.max) + 63) & ~size_t{63};
+        const size_t bytes = (Overrides::bytes_for(zone.override_file.max) + 63) & ~size_t{63};
         overrides_.reset(zone_memory(bytes));
         memset(overrides_.get(), 0, bytes);
         zone.memory.aside.overrides = static_cast<Overrides *>(overrides_.get());
-        zone.memory.aside.overrides->init(zone.limits.max);
+        zone.memory.aside.overrides->init(zone.override_file.max);
     }
 
     void died() {
@@ -347,14 +347,14 @@ private:
     }
 
     void order() {
-        std::vector<LimitWrite> orders(1 + input_.below(kOrders));
-        for (LimitWrite &order : orders) {
+        std::vector<OverrideWrite> orders(1 + input_.below(kOrders));
+        for (OverrideWrite &order : orders) {
             draw_order(order);
         }
 
         draw_death();
         const bool lives = lives_through([&] {
-            for (LimitWrite &order : orders) {
+            for (OverrideWrite &order : orders) {
                 write_override(order);
             }
 
@@ -366,7 +366,7 @@ private:
             zone.worker.writes = nullptr;
             Limits said = said_now().limits;
             bool is_kept = said == expected_;
-            for (const LimitWrite &order : orders) {
+            for (const OverrideWrite &order : orders) {
                 set(order);
                 is_kept = is_kept || said == expected_;
             }
@@ -375,16 +375,16 @@ private:
             return;
         }
 
-        for (const LimitWrite &order : orders) {
+        for (const OverrideWrite &order : orders) {
             CHECK(order.done.posted == 0);
-            if (order.result == LimitWrite::Result::kDone) { set(order); }
+            if (order.result == OverrideWrite::Result::kDone) { set(order); }
         }
 
         check_file();
         check_memory();
     }
 
-    void draw_order(LimitWrite &order) {
+    void draw_order(OverrideWrite &order) {
         order.zone = &zone;
         const size_t key = input_.below(std::size(kKeys));
         order.key
@@ -400,7 +400,7 @@ private:
         order.done.handler = [](ngx_event_t *) {};
     }
 
-    void set(const LimitWrite &order) {
+    void set(const OverrideWrite &order) {
         const string key(order.key);
         expected_.erase(key);
         if (order.own.is_set()) { expected_[key] = {order.own, order.until_s}; }
@@ -418,12 +418,12 @@ private:
 
     void compact() {
         const Said before = said_now();
-        const bool has_room = before.keys.size() <= zone.limits.max;
+        const bool has_room = before.keys.size() <= zone.override_file.max;
         /* memory that nobody has read the file into yet is as another file's */
-        const bool is_known = state_of_limits(zone) != LimitsState::kReplaced;
+        const bool is_known = state_of_overrides(zone) != OverridesState::kReplaced;
         bool done = false;
         draw_death();
-        if (!lives_through([&] { done = compact_limits(ngx_cycle->log, zone); })) {
+        if (!lives_through([&] { done = compact_overrides(ngx_cycle->log, zone); })) {
             died();
             return;
         }
@@ -476,19 +476,20 @@ private:
             text += input_.text();
         }
 
-        CHECK(__real_ftruncate(zone.limits.fd, 0) == 0);
-        CHECK(__real_pwrite(zone.limits.fd, text.data(), text.size(), 0)
+        CHECK(__real_ftruncate(zone.override_file.fd, 0) == 0);
+        CHECK(__real_pwrite(zone.override_file.fd, text.data(), text.size(), 0)
               == static_cast<ssize_t>(text.size()));
         const timespec times[2] = {{++edits_, 0}, {edits_, 0}};
-        CHECK(futimens(zone.limits.fd, times) == 0);
+        CHECK(futimens(zone.override_file.fd, times) == 0);
     }
 
     void reload() {
         draw_death();
         uint64_t unplaced;
         bool done = false;
-        if (!lives_through(
-                [&] { done = load_limits(ngx_cycle->log, zone, LimitsRepair::kAll, &unplaced); })) {
+        if (!lives_through([&] {
+                done = load_overrides(ngx_cycle->log, zone, OverridesRepair::kAll, &unplaced);
+            })) {
             died();
             return;
         }
@@ -496,7 +497,7 @@ private:
         check_file();
         CHECK(done || is_full());
         if (done) {
-            CHECK(state_of_limits(zone) == LimitsState::kCurrent);
+            CHECK(state_of_overrides(zone) == OverridesState::kCurrent);
             check_memory();
         }
     }
@@ -507,7 +508,7 @@ private:
         auto memory = std::move(overrides_);
         start_anew();
         uint64_t unplaced;
-        CHECK(load_limits(ngx_cycle->log, zone, LimitsRepair::kNothing, &unplaced));
+        CHECK(load_overrides(ngx_cycle->log, zone, OverridesRepair::kNothing, &unplaced));
         check_limits(false);
         overrides_ = std::move(memory);
         zone.memory.aside.overrides = shared;
@@ -521,15 +522,15 @@ private:
     void check_memory() {
         const auto &file = zone.memory.aside.overrides->file;
         CHECK(file.superseded.load() <= file.lines.load());
-        if (state_of_limits(zone) == LimitsState::kCurrent) { check_limits(true); }
+        if (state_of_overrides(zone) == OverridesState::kCurrent) { check_limits(true); }
     }
 
     /* A test lists nothing, as it has not moved a copy to where its lines will be. */
     void check_limits(bool is_listed) const {
         const Said said = said_now();
-        const bool has_room = said.keys.size() <= zone.limits.max;
+        const bool has_room = said.keys.size() <= zone.override_file.max;
         const Overrides &overrides = *zone.memory.aside.overrides;
-        CHECK(overrides.count() <= zone.limits.max);
+        CHECK(overrides.count() <= zone.override_file.max);
 
         for (const auto &[key, limit] : said.limits) {
             Overrides::Entry entry;
@@ -546,7 +547,7 @@ private:
         ngx_pool_t *pool = ngx_create_pool(4096, ngx_cycle->log);
         Array<OverrideLine> listed;
         uint64_t place = 0;
-        CHECK(list_limits(zone, {}, 1000, pool, listed, &place) && place == 0);
+        CHECK(list_overrides(zone, {}, 1000, pool, listed, &place) && place == 0);
         CHECK(listed.size() <= said.limits.size());
         CHECK(listed.size() == said.limits.size() || !has_room || said.overlaps);
         for (const OverrideLine &limit : listed) {

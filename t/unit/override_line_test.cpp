@@ -54,7 +54,7 @@ static void reads_what_is_right(void **state) {
     for (const right_t &right : lines) {
         OverrideLine line;
 
-        if (parse(&line, right.text) != OverrideLine::Kind::kLimit) {
+        if (parse(&line, right.text) != OverrideLine::Kind::kOverride) {
             fail_msg("\"%s\": %s", right.text, line.error);
         }
 
@@ -156,7 +156,7 @@ static void bounds_keys(void **state) {
         memcpy(text + 3 * size, " 10", 3);
 
         OverrideLine line;
-        assert_true((parse(&line, {text, 3 * size + 3}) == OverrideLine::Kind::kLimit)
+        assert_true((parse(&line, {text, 3 * size + 3}) == OverrideLine::Kind::kOverride)
                     == (size == OverrideLine::kKeyMax));
     }
 }
@@ -196,7 +196,7 @@ static void writes_what_it_reads(void **state) {
         assert_ptr_equal(memchr(written, '\n', size), written + size - 1);
 
         OverrideLine read;
-        assert_true(parse(&read, {written, size - 1}) == OverrideLine::Kind::kLimit);
+        assert_true(parse(&read, {written, size - 1}) == OverrideLine::Kind::kOverride);
         assert_true(read.key == key);
         assert_true(read.own.is_set() == !is_default);
         assert_int_equal(read.until_s, is_default ? kNoEnd : until_s);

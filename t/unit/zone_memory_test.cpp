@@ -37,26 +37,26 @@ static void has_room_for_limits_of_keys(void **state) {
         ZoneMemory both = make_memory_of(sizes[i], ZoneMemory::kRedis | ZoneMemory::kVariables);
         char *end = (char *)both.counters + both.bytes;
 
-        assert_null(none.redis_limits);
-        assert_non_null(none.variable_limits);
+        assert_null(none.redis_overrides);
+        assert_non_null(none.variable_overrides);
         assert_true(both.bytes < none.bytes + sizes[i] / 9);
-        assert_true((char *)both.redis_limits > (char *)both.offenders);
-        assert_true((char *)both.variable_limits > (char *)both.redis_limits);
+        assert_true((char *)both.redis_overrides > (char *)both.offenders);
+        assert_true((char *)both.variable_overrides > (char *)both.redis_overrides);
 
         uint64_t told = sizes[i] / 300, last = sizes[i] / 450;
         uint64_t held_told = 0, held_last = 0;
 
         for (uint64_t key = 1; key <= told; key++) {
-            both.redis_limits->set(key * SPREAD, {LIMIT_MAX, {}});
+            both.redis_overrides->set(key * SPREAD, {LIMIT_MAX, {}});
         }
 
         for (uint64_t key = 1; key <= last; key++) {
-            both.variable_limits->set(key * SPREAD, {1, {}});
+            both.variable_overrides->set(key * SPREAD, {1, {}});
         }
 
         for (uint64_t key = 1; key <= told; key++) {
-            held_told += both.redis_limits->find(key * SPREAD).limit == LIMIT_MAX;
-            held_last += both.variable_limits->find(key * SPREAD).limit == 1;
+            held_told += both.redis_overrides->find(key * SPREAD).limit == LIMIT_MAX;
+            held_last += both.variable_overrides->find(key * SPREAD).limit == 1;
         }
 
         assert_true(held_told > told * 4 / 5);

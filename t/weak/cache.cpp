@@ -5,7 +5,7 @@
 
 #include "scenes.hpp"
 
-#include "core/facts/limit_cache.hpp"
+#include "core/facts/override_cache.hpp"
 #include "redis/shared/outbox.hpp"
 #include "redis/shared/refusals.hpp"
 
@@ -20,10 +20,10 @@ uint64_t hash_of(uint64_t key) { return key << 8 | uint64_t{1} << 40 | 1; }
 
 /* ---- limits ---- */
 
-LimitCache *cache;
+OverrideCache *cache;
 
 void build_cache(void *memory) {
-    cache = LimitCache::init(memory, LimitCache::kBytesMin);
+    cache = OverrideCache::init(memory, OverrideCache::kBytesMin);
     cache->set(hash_of(1), {10, {}});
 }
 
@@ -177,13 +177,13 @@ bool no_unit_is_lost(weak::Outcome &outcome) {
 
 std::vector<weak::Scene> cache_scenes() {
     return {
-        {"limit cache: two keys and a reader",
+        {"override cache: two keys and a reader",
          100,
          build_cache,
          {{set<1, 11>, set<2, 21>}, {set<2, 22>, set<1, 12>}, {find<1>, find<2>}},
          end_cache,
          has_overrides},
-        {"limit cache: a place is taken",
+        {"override cache: a place is taken",
          50,
          build_cache,
          {{fill}, {set<1, 11>, set<2, 22>}, {find<1>, find<2>}},

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 /* The facts about a key beside its history: overrides here, limits that Redis or a variable sent
- * (limit_cache.hpp), bans (bans.hpp), debts (debts.hpp), and ranks among the most rejected keys
+ * (override_cache.hpp), bans (bans.hpp), debts (debts.hpp), and ranks among the most rejected keys
  * (offenders.hpp).  Each is a table in shared memory, found by the hash of a key. */
 
 #pragma once

@@ -32,9 +32,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
         return part;
     };
 
-    auto make_cache = [&](size_t wanted) { return LimitCache::init(carve(wanted), wanted); };
+    auto make_cache = [&](size_t wanted) { return OverrideCache::init(carve(wanted), wanted); };
 
-    constexpr size_t kCacheMin = LimitCache::kBytesMin;
+    constexpr size_t kCacheMin = OverrideCache::kBytesMin;
 
     bytes = 0;
     size -= separate_bytes(overrides_max);
@@ -47,11 +47,13 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));
     offenders->init(keys);
 
-    redis_limits = (mask & kRedis) != 0 ? make_cache(share_of(size, 16, kCacheMin, size)) : nullptr;
+    redis_overrides
+        = (mask & kRedis) != 0 ? make_cache(share_of(size, 16, kCacheMin, size)) : nullptr;
 
     /* a reload may bring variables to a zone without them */
-    variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 24, kCacheMin, size)
-                                                          : share_of(size, 2048, kCacheMin, 512));
+    variable_overrides
+        = make_cache((mask & kVariables) != 0 ? share_of(size, 24, kCacheMin, size)
+                                              : share_of(size, 2048, kCacheMin, 512));
 
     overrides = static_cast<Overrides *>(carve(Overrides::bytes_for(overrides_max)));
     overrides->init(overrides_max);

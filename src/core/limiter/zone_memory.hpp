@@ -8,8 +8,8 @@
 #include "core/base/histogram.hpp"
 #include "core/facts/bans.hpp"
 #include "core/facts/debts.hpp"
-#include "core/facts/limit_cache.hpp"
 #include "core/facts/offenders.hpp"
+#include "core/facts/override_cache.hpp"
 #include "core/facts/overrides.hpp"
 #include "core/holds/ledger.hpp"
 #include "core/policy/statistics.hpp"
@@ -23,8 +23,9 @@ struct ZoneMemory {
     DecisionTimes *times; /* durations of a sample of decisions */
     ZoneTimeline *timeline;
     Offenders *offenders;
-    LimitCache *redis_limits;    /* overrides that Redis sent last; null without Redis */
-    LimitCache *variable_limits; /* limits that variables set in the last request of each key */
+    OverrideCache *redis_overrides; /* overrides that Redis sent last; null without Redis */
+    OverrideCache
+        *variable_overrides; /* limits that variables set in the last request of each key */
     Overrides *overrides;
     Debts *debts;   /* null if no key of the zone can owe */
     Bans *bans;     /* null if the zone has no bans */

@@ -154,7 +154,7 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
     }
 
     until_s = kNoEnd;
-    if (rest.empty() || rest.front() == '#') { return Kind::kLimit; }
+    if (rest.empty() || rest.front() == '#') { return Kind::kOverride; }
 
     std::string_view word = cut_word(&rest);
     if (word.size() <= kUntil.size() || std::string_view(word.data(), kUntil.size()) != kUntil) {
@@ -168,7 +168,7 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
 
     if (until_s > kUntilMax) { return wrong("the time is after \"2106-02-07T06:28:14Z\""); }
 
-    return rest.empty() || rest.front() == '#' ? Kind::kLimit
+    return rest.empty() || rest.front() == '#' ? Kind::kOverride
                                                : wrong("more follows the time than a comment");
 }
 

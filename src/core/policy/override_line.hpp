@@ -23,7 +23,7 @@ struct OverrideLine {
     static constexpr size_t kKeyMax = 65535;
     static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides stores ends in 32 bits */
 
-    enum class Kind { kNone = 0, kLimit, kWrong };
+    enum class Kind { kNone = 0, kOverride, kWrong };
 
     std::string_view key;  /* decoded */
     std::string_view text; /* text of the limit */

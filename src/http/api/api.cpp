@@ -113,7 +113,8 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
 
     if (!is_list) { return handle_key(r, *zone); }
 
-    return kHasRedis && zone->is_remote() ? send_limits_of_redis(r, *zone) : send_limits(r, *zone);
+    return kHasRedis && zone->is_remote() ? send_overrides_of_redis(r, *zone)
+                                          : send_overrides(r, *zone);
 }
 
 bool set_write(const Param &param, LocConf &conf) {

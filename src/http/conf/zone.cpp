@@ -24,7 +24,8 @@ char tags[2];
 
 /* Returns the pages for the separate parts, which the zone's size does not include. */
 size_t own_pages_of(const ZoneConf &zone) {
-    return ngx_align(ZoneMemory::separate_bytes(zone.limits.max), ngx_pagesize) / ngx_pagesize;
+    return ngx_align(ZoneMemory::separate_bytes(zone.override_file.max), ngx_pagesize)
+           / ngx_pagesize;
 }
 
 /* Returns the bytes of a page, with the header that NGINX's slab has for it. */
@@ -103,10 +104,10 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
                     | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0)
                     | (zone.may_owe ? ZoneMemory::kDebts : 0)
                     | (zone.policy.is_in_flight() ? ZoneMemory::kLedger : 0);
-    aside.init(memory, size, mask, zone.limits.max, secret);
+    aside.init(memory, size, mask, zone.override_file.max, secret);
     if (aside.bytes > size) { return false; }
 
-    zone.remote.told = aside.redis_limits;
+    zone.remote.told = aside.redis_overrides;
     zone.remote.bans = aside.bans;
 
     zone.memory.table = Zone::init(memory + aside.bytes, size - aside.bytes, zone.policy,
@@ -134,9 +135,10 @@ bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret)
 #endif
 
     /* The rest of the last page of separate parts stays unused. */
-    return init_table(
-        zone, memory,
-        (pages - own_pages) * ngx_pagesize + ZoneMemory::separate_bytes(zone.limits.max), secret);
+    return init_table(zone, memory,
+                      (pages - own_pages) * ngx_pagesize
+                          + ZoneMemory::separate_bytes(zone.override_file.max),
+                      secret);
 }
 
 /* Takes over the memory of a running zone without changes, or divides new memory.  NGINX calls
@@ -249,8 +251,9 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
 
     if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
 
-    if (zone.limits.max != old.limits.max) {
-        return print("its limits_max was %uz, now %uz", old.limits.max, zone.limits.max);
+    if (zone.override_file.max != old.override_file.max) {
+        return print("its limits_max was %uz, now %uz", old.override_file.max,
+                     zone.override_file.max);
     }
 
     return p;

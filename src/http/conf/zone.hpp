@@ -34,7 +34,7 @@ struct SharedZone {
     ZoneMemory aside;
 };
 
-struct LimitQueue;
+struct OverrideQueue;
 struct LuaZone;
 struct ZoneConf;
 
@@ -46,14 +46,14 @@ struct LogPace {
 
 /* The parts of a zone that belong to one worker. */
 struct ZoneWorker {
-    Statistics *counters; /* this worker's counters, in shared memory */
-    Sampler sampler;      /* samples rejections; takes all if keys may be banned */
-    Sampler top_sampler;  /* samples offenders if keys may be banned */
-    LogPace decisions;    /* lines about rejections and delays */
-    LogPace bad_values;   /* lines about invalid values, which must not displace rejections */
-    LimitQueue *writes;   /* API writes; nullptr: none so far */
-    Holdings holdings;    /* units of this worker's requests; set if the zone has inflight= */
-    LuaZone *lua;         /* the zone as Lua uses it; nullptr: Lua has not asked for it */
+    Statistics *counters;  /* this worker's counters, in shared memory */
+    Sampler sampler;       /* samples rejections; takes all if keys may be banned */
+    Sampler top_sampler;   /* samples offenders if keys may be banned */
+    LogPace decisions;     /* lines about rejections and delays */
+    LogPace bad_values;    /* lines about invalid values, which must not displace rejections */
+    OverrideQueue *writes; /* API writes; nullptr: none so far */
+    Holdings holdings;     /* units of this worker's requests; set if the zone has inflight= */
+    LuaZone *lua;          /* the zone as Lua uses it; nullptr: Lua has not asked for it */
 };
 
 /* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless
@@ -72,7 +72,7 @@ struct OrderedMemory {
 };
 
 /* The file with the overrides of a zone's keys. */
-struct LimitsFile {
+struct OverrideFile {
     size_t max;                     /* overrides that fit into the memory */
     ngx_str_t path;                 /* empty: the file has no name */
     ngx_fd_t fd = NGX_INVALID_FILE; /* NGX_INVALID_FILE: not open */
@@ -103,7 +103,7 @@ struct ZoneConf {
     ngx_str_t rate_text;
     bool variable; /* some rate is evaluated for each request */
     bool may_owe;  /* keys may owe, so the memory has a table of debts */
-    LimitsFile limits;
+    OverrideFile override_file;
     RejectedKeys rejected;
     ZoneClients clients;
 

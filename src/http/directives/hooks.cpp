@@ -125,7 +125,7 @@ char *init_main_conf(ngx_conf_t *cf, void *conf) {
     const bool is_valid
         = init_zones(cf, main.zones)
           && std::all_of(main.zones.begin(), main.zones.end(),
-                         [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
+                         [&](auto *zone) { return open_overrides(cf, main.zones, *zone); })
           && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones);
 
     /* An error comes alone: a misspelt zone leaves the right one unused. */
@@ -192,10 +192,10 @@ ngx_int_t init(ngx_conf_t *cf) {
 ngx_int_t init_module(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf_of(cycle).zones) {
         enter_memory(cycle->log, *zone);
-        enter_limits(cycle->log, *zone);
+        enter_overrides(cycle->log, *zone);
 
         /* Without a location of the API, the file is not needed any more. */
-        if (!main_conf_of(cycle).api_clients.known) { close_limits(*zone); }
+        if (!main_conf_of(cycle).api_clients.known) { close_overrides(*zone); }
     }
 
     set_checkers(cycle);
@@ -223,7 +223,7 @@ bool begin(ngx_cycle_t *cycle) {
                 enter_bans(zone->remote);
             }
 
-            if (main_conf_of(cycle).charges) { watch_limits(*zone); }
+            if (main_conf_of(cycle).charges) { watch_overrides(*zone); }
         }
 
         if (ngx_worker == 0 && !main_conf_of(cycle).zones.empty()) {

@@ -329,14 +329,14 @@ bool set_limits(const Param &param, ZoneConf &zone) {
         return param.invalid("invalid file \"%V\", it cannot hold a variable");
     }
 
-    zone.limits.path = param.text;
+    zone.override_file.path = param.text;
     return has_overrides(param, zone)
-           && ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
+           && ngx_conf_full_name(param.cf->cycle, &zone.override_file.path, 1) == NGX_OK;
 }
 
 bool set_limits_max(const Param &param, ZoneConf &zone) {
     return has_overrides(param, zone)
-           && param.get_number("number", 1, kOverridesMax, zone.limits.max);
+           && param.get_number("number", 1, kOverridesMax, zone.override_file.max);
 }
 
 bool set_top(const Param &param, ZoneConf &zone) {
@@ -441,8 +441,8 @@ char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
 
     if (!set_params(cf, 2, rules, zone, {"limit_sliding", of_place})) { return conf_failed(); }
 
-    if (zone.limits.max == 0 && !zone.is_remote()) {
-        zone.limits.max = ngx_max(zone.size / kBytesPerOverride, 8);
+    if (zone.override_file.max == 0 && !zone.is_remote()) {
+        zone.override_file.max = ngx_max(zone.size / kBytesPerOverride, 8);
     }
 
     zone.policy.zone_limit = zone.limit;

@@ -18,7 +18,7 @@ namespace limit_sliding {
 
 /* An API write, and the request that waits for it. */
 struct WaitedWrite {
-    LimitWrite write;
+    OverrideWrite write;
     KeyRequest *waiting; /* nullptr: the client has left */
 };
 
@@ -58,17 +58,17 @@ ngx_int_t answer_local(KeyRequest &key) {
     return send_count(key);
 }
 
-ngx_int_t answer_write(KeyRequest &key, LimitWrite::Result result) {
+ngx_int_t answer_write(KeyRequest &key, OverrideWrite::Result result) {
     switch (result) {
-    case LimitWrite::Result::kDone:
+    case OverrideWrite::Result::kDone:
         return answer_local(key);
-    case LimitWrite::Result::kNoRoom:
+    case OverrideWrite::Result::kNoRoom:
         return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
                           "no room for another limit of a key");
-    case LimitWrite::Result::kDiskFull:
+    case OverrideWrite::Result::kDiskFull:
         return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
                           "no room in the file of limits");
-    case LimitWrite::Result::kReplaced:
+    case OverrideWrite::Result::kReplaced:
         return send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE,
                           "the file of limits was replaced, and needs a reload");
     default:
@@ -98,7 +98,7 @@ WaitedWrite *make_write(KeyRequest &key) {
 
     u_char *p = memory + sizeof(WaitedWrite);
     auto *waited = new (memory) WaitedWrite();
-    LimitWrite &write = waited->write;
+    OverrideWrite &write = waited->write;
     write.zone = key.zone;
     write.key = view(p, key.key.len);
     p = append(p, view(key.key));

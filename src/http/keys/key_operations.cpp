@@ -74,7 +74,7 @@ void init_claim(KeyRequest &key) {
     claim.purpose = Purpose::kLook;
     claim.hash = zone.memory.table->hash(view(key.key));
 
-    if (zone.variable) { key.usual = zone.memory.aside.variable_limits->find(claim.hash); }
+    if (zone.variable) { key.usual = zone.memory.aside.variable_overrides->find(claim.hash); }
 
     if (!key.usual.is_set()) { key.usual.limit = zone.limit; }
 }

@@ -22,7 +22,7 @@ constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
 /* Sends the key as this node knows it: by the last limit from Redis, and this node's count. */
 ngx_int_t send_known(KeyRequest &key) {
     key.remote.source = Source::kFallback;
-    key.own = key.zone->memory.aside.redis_limits->find(key.claim.key_hash());
+    key.own = key.zone->memory.aside.redis_overrides->find(key.claim.key_hash());
     return send_count(key);
 }
 
@@ -70,8 +70,8 @@ ngx_int_t command(KeyRequest &key) {
     if (key.method == NGX_HTTP_POST) { return charge(key); }
 
     return send_command(key, key.method == NGX_HTTP_DELETE ? KeyCommand::kForget
-                             : key.rate.own.is_set()       ? KeyCommand::kSetLimit
-                                                           : KeyCommand::kUnsetLimit);
+                             : key.rate.own.is_set()       ? KeyCommand::kSetOverride
+                                                           : KeyCommand::kUnsetOverride);
 }
 
 ngx_int_t end_look(KeyRequest &key) {
@@ -112,7 +112,7 @@ ngx_int_t end_command(KeyRequest &key) {
     if (key.method == NGX_HTTP_POST) {
         (void)charge_here(key);
     } else if (key.method == NGX_HTTP_PUT) {
-        key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
+        key.zone->memory.aside.redis_overrides->set(key.claim.key_hash(), key.rate.own);
     }
 
     /* Deletes the old facts of this node.  Other nodes ask Redis again within a second. */

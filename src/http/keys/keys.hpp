@@ -12,7 +12,7 @@ namespace limit_sliding {
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone);
 
 /* Answer GET with a page of the overrides of a zone in this node's memory, or in Redis. */
-ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone);
-ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone);
+ngx_int_t send_overrides(ngx_http_request_t *r, ZoneConf &zone);
+ngx_int_t send_overrides_of_redis(ngx_http_request_t *r, ZoneConf &zone);
 
 } // namespace limit_sliding

@@ -29,17 +29,17 @@ double number_of(uint64_t n) {
  * memory, else the limit of the caller, else the limit that a variable set in the last request. */
 Override find_own(const LuaCall &call, const Claim &claim) {
     const ZoneConf &zone = call.zone->conf();
-    LimitCache &variable_limits = *zone.memory.aside.variable_limits;
+    OverrideCache &variable_overrides = *zone.memory.aside.variable_overrides;
     Override own = {};
     if (!zone.is_remote() && find_override(zone, claim.hash, &own)) { return own; }
 
     if (call.rate.is_set()) {
-        if (zone.variable) { variable_limits.set(claim.hash, call.rate); }
+        if (zone.variable) { variable_overrides.set(claim.hash, call.rate); }
 
         return call.rate;
     }
 
-    return claim.limit == 0 && zone.variable ? variable_limits.find(claim.hash) : own;
+    return claim.limit == 0 && zone.variable ? variable_overrides.find(claim.hash) : own;
 }
 
 /* Adds the rejection to the offenders of the zone, to the rejections counted towards a ban, and to
@@ -187,7 +187,7 @@ void settle_here(const LuaCall &call, Claim claim) {
 void forget_key(const LuaCall &call, Claim claim, LuaClaim &memory) {
     const ZoneConf &zone = call.zone->conf();
     const Window own = zone.is_remote()
-                           ? zone.memory.aside.redis_limits->find(claim.key_hash()).window
+                           ? zone.memory.aside.redis_overrides->find(claim.key_hash()).window
                            : find_own(call, claim).window;
     forget_windows(zone, claim, memory.parts, {{}, call.rate.window, own}, NGX_HTTP_DELETE);
 }

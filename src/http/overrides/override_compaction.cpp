@@ -29,7 +29,7 @@ public:
           in_(buffers), out_(buffers + kBufferBytes) {}
 
     bool run() {
-        const auto fd = zone_.limits.fd;
+        const auto fd = zone_.override_file.fd;
         if (copy_lines()) { return finish_copy(fd, begin_, end_); }
 
         const auto error = ngx_errno;
@@ -41,7 +41,7 @@ public:
 
 private:
     bool copy_lines() {
-        const auto fd = zone_.limits.fd;
+        const auto fd = zone_.override_file.fd;
         char last = '\n';
         if (size_ != 0 && read_at(fd, &last, 1, size_ - 1) != 1) { return false; }
 
@@ -75,7 +75,7 @@ private:
 
     bool is_of_use(LineReader &lines) {
         OverrideLine line;
-        if (read_line(zone_, lines.line, lines.size, &line) != OverrideLine::Kind::kLimit) {
+        if (read_line(zone_, lines.line, lines.size, &line) != OverrideLine::Kind::kOverride) {
             return true;
         }
 
@@ -99,7 +99,7 @@ private:
     }
 
     bool flush() {
-        if (!write_fully(zone_.limits.fd, {out_, used_}, at_)) { return false; }
+        if (!write_fully(zone_.override_file.fd, {out_, used_}, at_)) { return false; }
 
         at_ += used_;
         used_ = 0;
@@ -127,16 +127,16 @@ bool needs_compaction(const ZoneConf &zone) {
     const uint64_t useless = file.superseded.load(std::memory_order_relaxed);
     const uint64_t size = file.size.load(std::memory_order_relaxed);
 
-    return size <= kLimitsFileMax && useless > lines / 2 && size * useless >= kUselessMin * lines;
+    return size <= kOverrideFileMax && useless > lines / 2 && size * useless >= kUselessMin * lines;
 }
 
-bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
-    LimitsLock lock(zone.limits.fd);
-    if (!lock.wait() || state_of_limits(zone) == LimitsState::kReplaced) { return false; }
+bool compact_overrides(ngx_log_t *log, ZoneConf &zone) {
+    OverridesLock lock(zone.override_file.fd);
+    if (!lock.wait() || state_of_overrides(zone) == OverridesState::kReplaced) { return false; }
 
     /* This finds the overrides that have expired, and whether the table has room for all others. */
     uint64_t unplaced;
-    if (!load_limits(log, zone, LimitsRepair::kAll, &unplaced)) { return false; }
+    if (!load_overrides(log, zone, OverridesRepair::kAll, &unplaced)) { return false; }
 
     auto *buffers = static_cast<char *>(ngx_alloc(2 * kBufferBytes, log));
     if (buffers == nullptr) { return false; }
@@ -146,11 +146,11 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
         ngx_log_error(NGX_LOG_ERR, log, ngx_errno,
                       "the limits of zone \"%V\" in \"%V\" cannot be "
                       "compacted",
-                      &zone.name, &zone.limits.path);
+                      &zone.name, &zone.override_file.path);
     }
 
     ngx_free(buffers);
-    if (!load_limits(log, zone, LimitsRepair::kAll, &unplaced) || !done) { return false; }
+    if (!load_overrides(log, zone, OverridesRepair::kAll, &unplaced) || !done) { return false; }
 
     ngx_log_error(NGX_LOG_INFO, log, 0, "the limits of zone \"%V\" were compacted", &zone.name);
     return true;

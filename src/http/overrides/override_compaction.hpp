@@ -17,6 +17,6 @@ namespace limit_sliding {
 bool needs_compaction(const ZoneConf &zone);
 
 /* Compacts the file.  The caller must not hold its lock.  Returns false if that fails. */
-bool compact_limits(ngx_log_t *log, ZoneConf &zone);
+bool compact_overrides(ngx_log_t *log, ZoneConf &zone);
 
 } // namespace limit_sliding

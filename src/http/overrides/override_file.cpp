@@ -27,20 +27,20 @@ uint64_t changed_ns_of(const struct stat &info) {
 bool cannot_open(ngx_conf_t *cf, const ZoneConf &zone) {
     ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
                   "open() \"%V\" failed, the \"limits=\" of zone \"%V\" in %s:%ui",
-                  &zone.limits.path, &zone.name, zone.where.file, zone.where.line);
+                  &zone.override_file.path, &zone.name, zone.where.file, zone.where.line);
     return false;
 }
 
 /* Opens an existing file to test the configuration, or checks that its folder exists. */
 bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
-    auto &limits = zone.limits;
-    auto *path = reinterpret_cast<char *>(limits.path.data);
-    limits.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (limits.fd != NGX_INVALID_FILE) { return true; }
+    auto &file = zone.override_file;
+    auto *path = reinterpret_cast<char *>(file.path.data);
+    file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file.fd != NGX_INVALID_FILE) { return true; }
 
     if (ngx_errno != NGX_ENOENT) { return cannot_open(cf, zone); }
 
-    ngx_str_t folder = {limits.path.len, limits.path.data};
+    ngx_str_t folder = {file.path.len, file.path.data};
     while (folder.len > 1 && folder.data[folder.len - 1] != '/') {
         folder.len--;
     }
@@ -74,15 +74,16 @@ bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return true; }
 
     const auto *former = zone.ordered.former;
-    const bool goes_on = former != nullptr && former->limits.fd != NGX_INVALID_FILE
-                         && former->limits.path.len == 0 && zone.ordered.restarted.len == 0;
+    const bool goes_on = former != nullptr && former->override_file.fd != NGX_INVALID_FILE
+                         && former->override_file.path.len == 0 && zone.ordered.restarted.len == 0;
 
     if (!main_conf(cf).charges && !(goes_on && former->memory.aside.overrides->count() != 0)) {
         return true;
     }
 
-    zone.limits.fd = goes_on ? fcntl(former->limits.fd, F_DUPFD_CLOEXEC, 0) : make_unnamed(cf);
-    if (zone.limits.fd != NGX_INVALID_FILE) { return true; }
+    zone.override_file.fd
+        = goes_on ? fcntl(former->override_file.fd, F_DUPFD_CLOEXEC, 0) : make_unnamed(cf);
+    if (zone.override_file.fd != NGX_INVALID_FILE) { return true; }
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
                   "no file could be made for the own limits of zone \"%V\"", &zone.name);
@@ -93,26 +94,26 @@ bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return open_to_test(cf, zone); }
 
     /* Keys may be secrets, so only the owner may read the file. */
-    zone.limits.fd = open(reinterpret_cast<char *>(zone.limits.path.data),
-                          O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-    return zone.limits.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
+    zone.override_file.fd = open(reinterpret_cast<char *>(zone.override_file.path.data),
+                                 O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    return zone.override_file.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
 }
 
 /* Returns true if two files are the same.  "nginx -t" knows a missing file by its path only. */
-bool are_same(const LimitsFile &a, const LimitsFile &b) {
+bool are_same(const OverrideFile &a, const OverrideFile &b) {
     return (a.path.len != 0 && view(a.path) == view(b.path)) || is_same_file(a.fd, b.fd);
 }
 
 /* Checks that the file is a regular file, and that no other zone has it. */
 bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
     struct stat info;
-    const auto &limits = zone.limits;
-    if (limits.fd != NGX_INVALID_FILE) {
-        if (fstat(limits.fd, &info) != 0) { return cannot_open(cf, zone); }
+    const auto &file = zone.override_file;
+    if (file.fd != NGX_INVALID_FILE) {
+        if (fstat(file.fd, &info) != 0) { return cannot_open(cf, zone); }
 
         if (!S_ISREG(info.st_mode)) {
             return invalid_at(cf, zone.where, "\"limits=%V\" is not a regular file in %s:%ui",
-                              &limits.path);
+                              &file.path);
         }
     }
 
@@ -120,10 +121,10 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
     for (auto *other : zones) {
         if (other == &zone) { break; }
 
-        if (are_same(other->limits, limits)) {
+        if (are_same(other->override_file, file)) {
             return invalid_at(cf, zone.where,
                               "\"limits=%V\" is the file of zone \"%V\", too, in %s:%ui",
-                              &limits.path, &other->name);
+                              &file.path, &other->name);
         }
     }
 
@@ -132,25 +133,25 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
 
 } // namespace
 
-bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
+bool open_overrides(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
     /* A process that only signals the master needs no file, and creates none. */
     if (zone.is_remote() || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
 
     auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
     if (cln == nullptr) { return false; }
 
-    if (zone.limits.path.len != 0 ? !open_named(cf, zone) : !open_unnamed(cf, zone)) {
+    if (zone.override_file.path.len != 0 ? !open_named(cf, zone) : !open_unnamed(cf, zone)) {
         return false;
     }
 
-    cln->handler = [](void *data) { close_limits(*static_cast<ZoneConf *>(data)); };
+    cln->handler = [](void *data) { close_overrides(*static_cast<ZoneConf *>(data)); };
     cln->data = &zone;
 
     return check_file(cf, zones, zone);
 }
 
-void close_limits(ZoneConf &zone) {
-    auto &fd = zone.limits.fd;
+void close_overrides(ZoneConf &zone) {
+    auto &fd = zone.override_file.fd;
     if (fd != NGX_INVALID_FILE) { (void)close(fd); }
 
     fd = NGX_INVALID_FILE;
@@ -161,11 +162,11 @@ bool is_same_file(ngx_fd_t a, ngx_fd_t b) {
     return fstat(a, &one) == 0 && fstat(b, &other) == 0 && identity_of(one) == identity_of(other);
 }
 
-LimitsLock::~LimitsLock() {
+OverridesLock::~OverridesLock() {
     if (is_held_) { (void)set(F_SETLK, F_UNLCK); }
 }
 
-bool LimitsLock::set(int command, short type) {
+bool OverridesLock::set(int command, short type) {
     struct flock lock = {};
     lock.l_type = type;
     lock.l_whence = SEEK_SET;
@@ -179,7 +180,7 @@ bool LimitsLock::set(int command, short type) {
     return rc == 0;
 }
 
-bool LimitsLock::wait() {
+bool OverridesLock::wait() {
     /* The kernel sees locks by process, so it reports a deadlock if workers wait for the files of
      * two zones.  There is none: no thread of a worker holds more than one lock. */
     while (!set(F_SETLKW, F_WRLCK)) {
@@ -191,7 +192,7 @@ bool LimitsLock::wait() {
     return true;
 }
 
-bool LimitsLock::wait_briefly(bool writes) {
+bool OverridesLock::wait_briefly(bool writes) {
     for (ngx_uint_t ms = 0; ms < 10000; ms += 10) {
         if (set(F_SETLK, writes ? F_WRLCK : F_RDLCK)) { return true; }
 
@@ -203,35 +204,35 @@ bool LimitsLock::wait_briefly(bool writes) {
     return false;
 }
 
-LimitsState state_of_limits(const ZoneConf &zone) {
-    const auto &path = zone.limits.path;
+OverridesState state_of_overrides(const ZoneConf &zone) {
+    const auto &path = zone.override_file.path;
     const auto &file = zone.memory.aside.overrides->file;
     struct stat info, at_path;
-    if (fstat(zone.limits.fd, &info) != 0) { return LimitsState::kChanged; }
+    if (fstat(zone.override_file.fd, &info) != 0) { return OverridesState::kChanged; }
 
     if (path.len != 0) {
-        if (info.st_nlink == 0) { return LimitsState::kReplaced; }
+        if (info.st_nlink == 0) { return OverridesState::kReplaced; }
 
         /* A worker may lack the permission to see the path, and then relies on its descriptor. */
         const bool is_there = stat(reinterpret_cast<char *>(path.data), &at_path) == 0;
         if (is_there ? identity_of(at_path) != identity_of(info) : ngx_errno == NGX_ENOENT) {
-            return LimitsState::kReplaced;
+            return OverridesState::kReplaced;
         }
     }
 
     /* A reload has loaded another file.  The identity is 0 if the master could read no file. */
     const auto identity = file.identity.load(std::memory_order_relaxed);
-    if (identity != 0 && identity != identity_of(info)) { return LimitsState::kReplaced; }
+    if (identity != 0 && identity != identity_of(info)) { return OverridesState::kReplaced; }
 
     return file.is_current(static_cast<uint64_t>(info.st_size), changed_ns_of(info))
-               ? LimitsState::kCurrent
-               : LimitsState::kChanged;
+               ? OverridesState::kCurrent
+               : OverridesState::kChanged;
 }
 
 bool mark_current(ZoneConf &zone, uint64_t size) {
     auto &file = zone.memory.aside.overrides->file;
     struct stat info;
-    if (fstat(zone.limits.fd, &info) != 0 || static_cast<uint64_t>(info.st_size) != size) {
+    if (fstat(zone.override_file.fd, &info) != 0 || static_cast<uint64_t>(info.st_size) != size) {
         return false;
     }
 
@@ -241,7 +242,7 @@ bool mark_current(ZoneConf &zone, uint64_t size) {
 
 bool may_have_changed(const ZoneConf &zone) {
     struct stat info;
-    return fstat(zone.limits.fd, &info) == 0
+    return fstat(zone.override_file.fd, &info) == 0
            && !zone.memory.aside.overrides->file.is_current(static_cast<uint64_t>(info.st_size),
                                                             changed_ns_of(info));
 }

@@ -16,25 +16,25 @@
 namespace limit_sliding {
 
 /* Maximum size of a file in bytes: offsets of lines have 32 bits. */
-constexpr uint64_t kLimitsFileMax = UINT32_MAX;
+constexpr uint64_t kOverrideFileMax = UINT32_MAX;
 
 /* Opens or creates the zone's file; "nginx -t" creates none.  Returns false if that fails. */
-bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone);
+bool open_overrides(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone);
 
 /* Closes the file, if it is open. */
-void close_limits(ZoneConf &zone);
+void close_overrides(ZoneConf &zone);
 
 /* Returns true if two descriptors have the same file. */
 bool is_same_file(ngx_fd_t a, ngx_fd_t b);
 
 /* A lock of a zone's file, which ends with the object.  A process has one lock of a file. */
-class LimitsLock {
+class OverridesLock {
 public:
-    explicit LimitsLock(ngx_fd_t fd) : fd_(fd) {}
-    ~LimitsLock();
+    explicit OverridesLock(ngx_fd_t fd) : fd_(fd) {}
+    ~OverridesLock();
 
-    LimitsLock(const LimitsLock &) = delete;
-    LimitsLock &operator=(const LimitsLock &) = delete;
+    OverridesLock(const OverridesLock &) = delete;
+    OverridesLock &operator=(const OverridesLock &) = delete;
 
     /* Waits for the lock.  Returns false and sets errno if that fails. */
     bool wait();
@@ -52,13 +52,13 @@ private:
 
 /* The caller holds the lock, except for may_have_changed() and read_at(). */
 
-enum class LimitsState {
+enum class OverridesState {
     kCurrent, /* the memory is in step with the file */
     kChanged, /* another process has written to the file, or died while writing */
     kReplaced /* the path has another file now */
 };
 
-LimitsState state_of_limits(const ZoneConf &zone);
+OverridesState state_of_overrides(const ZoneConf &zone);
 
 /* Records that the memory has the file's state; false: the file does not have `size` bytes. */
 bool mark_current(ZoneConf &zone, uint64_t size);

@@ -33,8 +33,8 @@ ngx_str_t read_text(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
 
 } // namespace
 
-bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<OverrideLine> &listed, uint64_t *place) {
+bool list_overrides(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
+                    Array<OverrideLine> &listed, uint64_t *place) {
     const auto &overrides = *zone.memory.aside.overrides;
     const auto now_s = static_cast<uint64_t>(ngx_time());
     uint64_t lines = kTableLines;
@@ -45,10 +45,10 @@ bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_poo
     while (listed.size() < n && overrides.next(place, &lines, &entry, &tag)) {
         if (entry.until_s <= now_s) { continue; }
 
-        const auto text = read_text(zone.limits.fd, entry.at, pool);
+        const auto text = read_text(zone.override_file.fd, entry.at, pool);
         OverrideLine line;
         if (read_line(zone, reinterpret_cast<char *>(text.data), text.len, &line)
-                != OverrideLine::Kind::kLimit
+                != OverrideLine::Kind::kOverride
             || !Overrides::is_of(tag, line.hash) || line.own != entry.own) {
             continue;
         }

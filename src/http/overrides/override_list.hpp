@@ -18,7 +18,7 @@ namespace limit_sliding {
  * or at *place if `after` is empty.  A call reads a part of the table, and sets *place to the place
  * for the next call; 0: the end.  Overrides may be missing during a compaction.  Returns false if
  * there is no memory. */
-bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<OverrideLine> &listed, uint64_t *place);
+bool list_overrides(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
+                    Array<OverrideLine> &listed, uint64_t *place);
 
 } // namespace limit_sliding

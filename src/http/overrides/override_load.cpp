@@ -20,12 +20,12 @@ constexpr uint64_t kWrongShown = 20;
 
 class Load {
 public:
-    Load(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair)
+    Load(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair)
         : log_(log), zone_(zone), overrides_(*zone.memory.aside.overrides), repair_(repair) {}
 
     bool run() {
         struct stat info;
-        const auto fd = zone_.limits.fd;
+        const auto fd = zone_.override_file.fd;
         if (fstat(fd, &info) != 0) { return failed("fstat()"); }
 
         overrides_.file.begin_change();
@@ -49,12 +49,12 @@ public:
     uint64_t unplaced() const { return unplaced_; }
 
 private:
-    bool is_test() const { return repair_ == LimitsRepair::kNothing; }
+    bool is_test() const { return repair_ == OverridesRepair::kNothing; }
 
     /* Finds the valid lines.  Moves a complete copy to the beginning, unless this is a test. */
     bool find_copy() {
         char text[kCopyEndsBytes];
-        const auto fd = zone_.limits.fd;
+        const auto fd = zone_.override_file.fd;
         if (end_ < sizeof(text)) { return true; }
 
         /* The lines before a copy may be overwritten in part. */
@@ -82,9 +82,9 @@ private:
     /* Calls visit(line, lines) for each override.  `shows`: wrong lines are logged. */
     template <class Visit>
     bool each_line(bool shows, const Visit &visit) {
-        LineReader lines(zone_.limits.fd, buffer_, begin_, end_);
+        LineReader lines(zone_.override_file.fd, buffer_, begin_, end_);
 
-        while (lines.next() && lines.at <= kLimitsFileMax) {
+        while (lines.next() && lines.at <= kOverrideFileMax) {
             if (is_end(lines)) { break; }
 
             OverrideLine line;
@@ -92,7 +92,7 @@ private:
             line.error = "the line is too long";
             if (!lines.is_long) { kind = read_line(zone_, lines.line, lines.size, &line); }
 
-            if (kind == OverrideLine::Kind::kLimit) {
+            if (kind == OverrideLine::Kind::kOverride) {
                 visit(line, lines);
             } else if (kind == OverrideLine::Kind::kWrong && shows) {
                 log_wrong(line.error, lines.number);
@@ -111,7 +111,7 @@ private:
             return false;
         }
 
-        if (is_torn && repair_ == LimitsRepair::kCopies) { return true; }
+        if (is_torn && repair_ == OverridesRepair::kCopies) { return true; }
 
         end_ = lines.at;
         is_cut_ = true;
@@ -151,11 +151,11 @@ private:
         if (wrong_ > kWrongShown) { return; }
 
         ngx_log_error(NGX_LOG_ERR, log_, 0, "limit_sliding zone \"%V\": %s, ignored in %V:%uL",
-                      &zone_.name, error, &zone_.limits.path, number);
+                      &zone_.name, error, &zone_.override_file.path, number);
     }
 
     void log_summary() const {
-        const auto &path = zone_.limits.path;
+        const auto &path = zone_.override_file.path;
         if (wrong_ > kWrongShown) {
             ngx_log_error(NGX_LOG_ERR, log_, 0,
                           "limit_sliding zone \"%V\": %uL lines were ignored in %V, of which the "
@@ -167,21 +167,21 @@ private:
             ngx_log_error(NGX_LOG_ERR, log_, 0,
                           "limit_sliding zone \"%V\": limits_max=%uz is too small, %uL more lines "
                           "were ignored, the first one in %V:%uL",
-                          &zone_.name, zone_.limits.max, unplaced_, &path, first_unplaced_);
+                          &zone_.name, zone_.override_file.max, unplaced_, &path, first_unplaced_);
         }
     }
 
     /* Removes unfinished text, and records the state of the file. */
     bool cut() {
         if (is_cut_) {
-            if (ftruncate(zone_.limits.fd, static_cast<off_t>(end_)) != 0) {
+            if (ftruncate(zone_.override_file.fd, static_cast<off_t>(end_)) != 0) {
                 return failed("ftruncate()");
             }
 
             ngx_log_error(NGX_LOG_NOTICE, log_, 0,
                           "limit_sliding zone \"%V\": removed an unfinished line or copy from the "
                           "end of %V",
-                          &zone_.name, &zone_.limits.path);
+                          &zone_.name, &zone_.override_file.path);
         }
 
         auto &file = overrides_.file;
@@ -190,20 +190,20 @@ private:
         file.superseded.store(unplaced_ == 0 ? read_ - used : 0, std::memory_order_relaxed);
 
         /* A file that another program writes may grow meanwhile, and is read again soon. */
-        return mark_current(zone_, end_) || (repair_ == LimitsRepair::kAll && failed("fstat()"));
+        return mark_current(zone_, end_) || (repair_ == OverridesRepair::kAll && failed("fstat()"));
     }
 
     bool failed(const char *what) const {
         ngx_log_error(NGX_LOG_ALERT, log_, ngx_errno,
                       "limits of zone \"%V\" were not read: %s \"%V\" failed", &zone_.name, what,
-                      &zone_.limits.path);
+                      &zone_.override_file.path);
         return false;
     }
 
     ngx_log_t *log_;
     ZoneConf &zone_;
     Overrides &overrides_;
-    LimitsRepair repair_;
+    OverridesRepair repair_;
     char *buffer_ = nullptr;
     uint64_t begin_ = 0; /* the valid lines: begin_ .. end_ - 1, in bytes */
     uint64_t end_ = 0;
@@ -218,7 +218,7 @@ private:
 
 OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, OverrideLine *line) {
     const auto kind = line->parse(text, size, zone.policy, zone.limit_max());
-    if (kind != OverrideLine::Kind::kLimit) { return kind; }
+    if (kind != OverrideLine::Kind::kOverride) { return kind; }
 
     /* The bytes of an address replace its text.  No address is longer than `buf`. */
     u_char buf[64];
@@ -237,35 +237,35 @@ OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, Over
     return kind;
 }
 
-bool load_limits(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair, uint64_t *unplaced) {
+bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint64_t *unplaced) {
     Load load(log, zone, repair);
     const bool done = load.run();
     *unplaced = load.unplaced();
     return done;
 }
 
-void enter_limits(ngx_log_t *log, ZoneConf &zone) {
-    const auto &limits = zone.limits;
+void enter_overrides(ngx_log_t *log, ZoneConf &zone) {
+    const auto &file = zone.override_file;
     const auto *former = zone.ordered.former;
-    const ngx_fd_t former_fd = former != nullptr ? former->limits.fd : NGX_INVALID_FILE;
+    const ngx_fd_t former_fd = former != nullptr ? former->override_file.fd : NGX_INVALID_FILE;
     zone.ordered.former = nullptr;
-    if (limits.fd == NGX_INVALID_FILE) { return; }
+    if (file.fd == NGX_INVALID_FILE) { return; }
 
     /* Workers of the last cycle may have another file, but the same memory. */
-    const bool has_other = former_fd != NGX_INVALID_FILE && !is_same_file(limits.fd, former_fd);
+    const bool has_other = former_fd != NGX_INVALID_FILE && !is_same_file(file.fd, former_fd);
 
-    LimitsLock former_lock(former_fd);
-    LimitsLock lock(limits.fd);
+    OverridesLock former_lock(former_fd);
+    OverridesLock lock(file.fd);
     if ((has_other && !former_lock.wait_briefly(true)) || !lock.wait_briefly(!ngx_test_config)) {
         ngx_log_error(NGX_LOG_ALERT, log, ngx_errno,
                       "limits of zone \"%V\" were not read: fcntl() \"%V\" failed", &zone.name,
-                      &limits.path);
+                      &file.path);
         return;
     }
 
     uint64_t unplaced;
-    const auto repair = ngx_test_config ? LimitsRepair::kNothing : LimitsRepair::kAll;
-    (void)load_limits(log, zone, repair, &unplaced);
+    const auto repair = ngx_test_config ? OverridesRepair::kNothing : OverridesRepair::kAll;
+    (void)load_overrides(log, zone, repair, &unplaced);
 }
 
 } // namespace limit_sliding

@@ -12,10 +12,10 @@ namespace limit_sliding {
 
 /* Loads the zone's file at a start, or at a reload once NGINX has accepted the new configuration.
  * Logs wrong lines. */
-void enter_limits(ngx_log_t *log, ZoneConf &zone);
+void enter_overrides(ngx_log_t *log, ZoneConf &zone);
 
 /* What a load repairs in the file after the death of a writer. */
-enum class LimitsRepair {
+enum class OverridesRepair {
     kNothing, /* "nginx -t" only reads */
     kCopies,  /* moves a complete copy (override_compaction.hpp) to the beginning, and cuts an
                  unfinished one off the end; leaves an unfinished line, which another program may
@@ -26,7 +26,7 @@ enum class LimitsRepair {
 /* Brings the zone's table of overrides in step with the file.  The caller holds the lock.  Sets
  * *unplaced to the number of lines for which the table has no room.  Logs an error and
  * returns false if the file cannot be read or written. */
-bool load_limits(ngx_log_t *log, ZoneConf &zone, LimitsRepair repair, uint64_t *unplaced);
+bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint64_t *unplaced);
 
 /* Parses a line and finds the hash of its key.  A key that should be an address, but is none, is
  * wrong. */

@@ -21,16 +21,16 @@ extern "C" {
 
 namespace limit_sliding {
 
-using Result = LimitWrite::Result;
-using LimitWrites = List<LimitWrite, &LimitWrite::link>;
+using Result = OverrideWrite::Result;
+using OverrideWrites = List<OverrideWrite, &OverrideWrite::link>;
 
 /* The API writes of a worker to a zone.  One batch or compaction runs at a time, in a thread,
  * because a lock of the file belongs to the process and does not separate threads.  API writes
  * that arrive meanwhile form the next batch, with one write() and one sync for all. */
-struct LimitQueue {
+struct OverrideQueue {
     ZoneConf *zone;
-    LimitWrites waiting;
-    LimitWrites batch;
+    OverrideWrites waiting;
+    OverrideWrites batch;
     bool is_busy;
     bool compacts;        /* a compaction is running */
     time_t compact_after; /* earliest UNIX time of the next compaction, after a failure */
@@ -51,11 +51,11 @@ constexpr ngx_msec_t kWatchMs = 1000;
 /* Writes a batch to the file, and then to the memory. */
 class Batch {
 public:
-    explicit Batch(LimitQueue &queue)
+    explicit Batch(OverrideQueue &queue)
         : queue_(queue), zone_(*queue.zone), overrides_(*queue.zone->memory.aside.overrides) {}
 
     void run() {
-        LimitsLock lock(zone_.limits.fd);
+        OverridesLock lock(zone_.override_file.fd);
         const Result result = lock.wait() ? write() : failed("fcntl()");
 
         for (auto &write : queue_.batch) {
@@ -67,20 +67,20 @@ public:
 
 private:
     Result write() {
-        const auto state = state_of_limits(zone_);
-        if (state == LimitsState::kReplaced) { return Result::kReplaced; }
+        const auto state = state_of_overrides(zone_);
+        if (state == OverridesState::kReplaced) { return Result::kReplaced; }
 
         /* A last line without end was left alone until a line is to follow it. */
         const bool is_watch = queue_.batch.empty();
         char last = '\n';
-        if (!is_watch && state == LimitsState::kCurrent && !read_last(&last)) {
+        if (!is_watch && state == OverridesState::kCurrent && !read_last(&last)) {
             return Result::kFailed;
         }
 
-        const auto repair = is_watch ? LimitsRepair::kCopies : LimitsRepair::kAll;
+        const auto repair = is_watch ? OverridesRepair::kCopies : OverridesRepair::kAll;
         uint64_t unplaced;
-        if ((state == LimitsState::kChanged || last != '\n')
-            && !load_limits(ngx_cycle->log, zone_, repair, &unplaced)) {
+        if ((state == OverridesState::kChanged || last != '\n')
+            && !load_overrides(ngx_cycle->log, zone_, repair, &unplaced)) {
             return Result::kFailed;
         }
 
@@ -105,25 +105,25 @@ private:
     bool read_last(char *last) const {
         const uint64_t size = overrides_.file.size.load(std::memory_order_relaxed);
         *last = '\n';
-        if (size == 0 || read_at(zone_.limits.fd, last, 1, size - 1) == 1) { return true; }
+        if (size == 0 || read_at(zone_.override_file.fd, last, 1, size - 1) == 1) { return true; }
 
         (void)failed("pread()");
         return false;
     }
 
     /* Returns true if the key has an override once the earlier API writes are entered. */
-    bool has_limit_before(const LimitWrite &write) const {
+    bool has_override_before(const OverrideWrite &write) const {
         Overrides::Entry entry;
-        bool has_limit = overrides_.find(write.hash, &entry);
+        bool has_override = overrides_.find(write.hash, &entry);
         for (auto &other : queue_.batch) {
             if (&other == &write) { break; }
 
             if (other.hash == write.hash && other.result == Result::kDone) {
-                has_limit = other.own.is_set();
+                has_override = other.own.is_set();
             }
         }
 
-        return has_limit;
+        return has_override;
     }
 
     /* Refuses API writes for new keys without room.  Several writes to a key take one place, and a
@@ -133,11 +133,11 @@ private:
         uint64_t used = overrides_.count();
         bool have_room = true;
         for (auto &write : queue_.batch) {
-            const bool had_limit = has_limit_before(write);
-            const bool has_room = !write.own.is_set() || had_limit || used < max;
+            const bool had_override = has_override_before(write);
+            const bool has_room = !write.own.is_set() || had_override || used < max;
             write.result = has_room ? Result::kDone : Result::kNoRoom;
             used += has_room && write.own.is_set();
-            used -= had_limit;
+            used -= had_override;
             have_room &= has_room;
         }
 
@@ -176,8 +176,8 @@ private:
 
     /* Appends the text to the file.  A failed write leaves no text behind. */
     Result append() {
-        const auto fd = zone_.limits.fd;
-        if (begin_ + size_ > kLimitsFileMax) { return Result::kDiskFull; }
+        const auto fd = zone_.override_file.fd;
+        if (begin_ + size_ > kOverrideFileMax) { return Result::kDiskFull; }
 
         if (size_ == 0) { return Result::kDone; }
 
@@ -215,11 +215,11 @@ private:
     Result failed(const char *what) const {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, ngx_errno,
                       "limit_sliding zone \"%V\": %s \"%V\" failed", &zone_.name, what,
-                      &zone_.limits.path);
+                      &zone_.override_file.path);
         return Result::kFailed;
     }
 
-    LimitQueue &queue_;
+    OverrideQueue &queue_;
     ZoneConf &zone_;
     Overrides &overrides_;
     uint64_t begin_ = 0; /* offset of the batch in the file */
@@ -228,18 +228,18 @@ private:
 };
 
 /* Runs a batch or a compaction, in a thread if possible. */
-void work(LimitQueue &queue) {
+void work(OverrideQueue &queue) {
     if (!queue.compacts) {
         Batch(queue).run();
-    } else if (!compact_limits(ngx_cycle->log, *queue.zone)) {
+    } else if (!compact_overrides(ngx_cycle->log, *queue.zone)) {
         queue.compact_after = ngx_time() + kCompactAgainAfter;
     }
 }
 
-void start(LimitQueue &queue);
+void start(OverrideQueue &queue);
 
 /* Posts the results, and starts the next work.  Runs in the worker. */
-void end(LimitQueue &queue) {
+void end(OverrideQueue &queue) {
     while (!queue.batch.empty()) {
         auto &write = queue.batch.pop_front();
         post_event(write.done);
@@ -255,10 +255,10 @@ void end(LimitQueue &queue) {
 }
 
 #if (NGX_THREADS)
-void stay_busy(LimitQueue &queue) { ngx_add_timer(&queue.busy, kBusyMs); }
+void stay_busy(OverrideQueue &queue) { ngx_add_timer(&queue.busy, kBusyMs); }
 #endif
 
-void start(LimitQueue &queue) {
+void start(OverrideQueue &queue) {
     queue.is_busy = true;
 
     while (!queue.compacts && !queue.waiting.empty()) {
@@ -266,10 +266,10 @@ void start(LimitQueue &queue) {
     }
 
 #if (NGX_THREADS)
-    if (auto *pool = queue.zone->limits.pool; pool != nullptr) {
+    if (auto *pool = queue.zone->override_file.pool; pool != nullptr) {
         queue.task.ctx = &queue;
         queue.task.handler
-            = [](void *data, ngx_log_t *) { work(*static_cast<LimitQueue *>(data)); };
+            = [](void *data, ngx_log_t *) { work(*static_cast<OverrideQueue *>(data)); };
         init_event<end>(queue.task.event, queue);
         if (ngx_thread_task_post(pool, &queue.task) == NGX_OK) {
             stay_busy(queue);
@@ -290,17 +290,17 @@ void start(LimitQueue &queue) {
 }
 
 /* Starts a batch without writes if the file may have changed: the batch loads the file. */
-void watch(LimitQueue &queue) {
+void watch(OverrideQueue &queue) {
     if (!queue.is_busy && may_have_changed(*queue.zone)) { start(queue); }
 
     ngx_add_timer(&queue.watch, kWatchMs);
 }
 
-LimitQueue *queue_of(ZoneConf &zone) {
+OverrideQueue *queue_of(ZoneConf &zone) {
     auto &queue = zone.worker.writes;
     if (queue != nullptr) { return queue; }
 
-    queue = create_on_heap<LimitQueue>();
+    queue = create_on_heap<OverrideQueue>();
     if (queue == nullptr) { return nullptr; }
 
     queue->zone = &zone;
@@ -342,8 +342,8 @@ bool prepare_writes(ngx_conf_t *cf, const Zones &zones) {
     for (auto *zone : zones) {
         if (zone->is_remote()) { continue; }
 
-        zone->limits.pool = ngx_thread_pool_add(cf, nullptr);
-        if (zone->limits.pool == nullptr) { return false; }
+        zone->override_file.pool = ngx_thread_pool_add(cf, nullptr);
+        if (zone->override_file.pool == nullptr) { return false; }
     }
 #else
     (void)cf;
@@ -352,9 +352,9 @@ bool prepare_writes(ngx_conf_t *cf, const Zones &zones) {
     return true;
 }
 
-void watch_limits(ZoneConf &zone) {
+void watch_overrides(ZoneConf &zone) {
     /* A single process ends, or frees its configuration, regardless of timers. */
-    if (ngx_process != NGX_PROCESS_WORKER || zone.limits.path.len == 0) { return; }
+    if (ngx_process != NGX_PROCESS_WORKER || zone.override_file.path.len == 0) { return; }
 
     auto *queue = queue_of(zone);
     if (queue == nullptr) { return; }
@@ -364,7 +364,7 @@ void watch_limits(ZoneConf &zone) {
     ngx_add_timer(&queue->watch, kWatchMs);
 }
 
-void write_override(LimitWrite &write) {
+void write_override(OverrideWrite &write) {
     write.result = Result::kDone;
 
     auto *queue = queue_of(*write.zone);

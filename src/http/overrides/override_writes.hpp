@@ -13,7 +13,7 @@ namespace limit_sliding {
 /* An API write, which sets or removes the override of a key by a line of the file.  The key of the
  * line is as in requests: an address as its bytes.  A write may outlive its request, so the write
  * and its texts have memory of their own. */
-struct LimitWrite : OverrideLine {
+struct OverrideWrite : OverrideLine {
     enum class Result {
         kDone,     /* in force, and durable if the file has a name */
         kNoRoom,   /* "limits_max=" is reached */
@@ -38,10 +38,10 @@ bool prepare_writes(ngx_conf_t *cf, const Zones &zones);
 
 /* Starts to check the file of a zone each second in this worker: processes with another memory,
  * such as the ones before a binary upgrade, may also write.  Called once. */
-void watch_limits(ZoneConf &zone);
+void watch_overrides(ZoneConf &zone);
 
 /* Starts an API write.  The caller must keep it until `done` is posted, even if the client has
  * left: a write cannot be cancelled.  Writes to one key run in the order of the calls. */
-void write_override(LimitWrite &write);
+void write_override(OverrideWrite &write);
 
 } // namespace limit_sliding

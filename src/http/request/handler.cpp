@@ -75,7 +75,7 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
 /* Stores the limit of a request's key for the API, which has no request to evaluate the
  * variable. */
 void remember(const Limit &limit, const Claim &claim, const Override &own) {
-    limit.zone->memory.aside.variable_limits->set(claim.hash, own);
+    limit.zone->memory.aside.variable_overrides->set(claim.hash, own);
 }
 
 /* Completes the claim of a request by a rate with a window, or by the rate "0".  Returns

@@ -43,8 +43,8 @@ void complete_synced(Claim &claim) {
     /* A ban, or the rate "0" of the request, may have rejected the claim. */
     if (!is_counted(claim)) { return; }
 
-    const LimitCache &told = *remote.zone->told;
-    const Override own = told.has_limits() ? told.find(claim.key_hash()) : Override{};
+    const OverrideCache &told = *remote.zone->told;
+    const Override own = told.has_overrides() ? told.find(claim.key_hash()) : Override{};
     if (own.is_set()) { (void)apply_told(claim, own); }
 
     claim.fit_core();

@@ -23,7 +23,7 @@ constexpr ngx_msec_t kPageMs = 250;
 
 /* A page while it is made.  It has memory of its own, because the caller may leave the page
  * before its calls end.  The errand asks for names, and calls for their values follow its reply. */
-struct LimitScan : ScanPage, Errand, TextSink {
+struct OverrideScan : ScanPage, Errand, TextSink {
     RemoteZone *zone;
     ngx_event_t *done;
     ngx_pool_t *pool;
@@ -38,23 +38,23 @@ struct LimitScan : ScanPage, Errand, TextSink {
     bool left;
 };
 
-/* A call for a value.  `limit` is an index, because the array of overrides may move. */
+/* A call for a value.  `index` is no pointer, because the array of overrides may move. */
 struct ValueCall : Call {
-    LimitScan *scan;
-    size_t limit;
+    OverrideScan *scan;
+    size_t index;
 };
 
-Cluster *cluster_of(const LimitScan &scan) { return scan.zone->redis->client.nodes.cluster; }
+Cluster *cluster_of(const OverrideScan &scan) { return scan.zone->redis->client.nodes.cluster; }
 
-void free_scan(LimitScan &scan) { ngx_destroy_pool(scan.pool); }
+void free_scan(OverrideScan &scan) { ngx_destroy_pool(scan.pool); }
 
 /* Sets the result, unless a failure has set it before. */
-void fail_scan(LimitScan &scan, ScanResult result) {
+void fail_scan(OverrideScan &scan, ScanResult result) {
     if (scan.result == ScanResult::kWaits) { scan.result = result; }
 }
 
 /* Continues with the next master once this one has no more names. */
-void next_node(LimitScan &scan) {
+void next_node(OverrideScan &scan) {
     Cluster *cluster = cluster_of(scan);
     uint64_t after = scan.next.node + 1;
     Node *next = cluster != nullptr && after != 0 ? cluster->master_from(after) : nullptr;
@@ -62,13 +62,13 @@ void next_node(LimitScan &scan) {
     scan.next = {next != nullptr ? next->endpoint->id() : 0, 0};
 }
 
-bool is_full(const LimitScan &scan) {
-    return scan.limits.size() >= scan.most || scan.nscans >= kScansPerPage
+bool is_full(const OverrideScan &scan) {
+    return scan.overrides.size() >= scan.most || scan.nscans >= kScansPerPage
            || scan.bytes >= kBytesPerPage || ngx_current_msec - scan.begun >= kPageMs;
 }
 
 /* Continues or ends the page once its errand is idle, and the names have their values. */
-void go_on(LimitScan &scan) {
+void go_on(OverrideScan &scan) {
     if (scan.nvalues != 0) { return; }
 
     if (scan.left) {
@@ -87,23 +87,23 @@ void go_on(LimitScan &scan) {
 /* ---- values ---- */
 
 /* Returns the name of an override in Redis. */
-std::string_view name_of(const LimitScan &scan, const ScannedLimit &limit) {
+std::string_view name_of(const OverrideScan &scan, const ScannedOverride &found) {
     size_t before = scan.zone->prefix.len;
-    return view(limit.key.data - before, before + limit.key.len + kNameEnd.size());
+    return view(found.key.data - before, before + found.key.len + kNameEnd.size());
 }
 
 /* Reads an error about an override.  The key may have moved since SCAN returned it.  ASK means
  * that another node has it, and lists it as well; after MOVED, this node may have been without
  * the keys of the slot for a while, so the page fails. */
-void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
+void read_error(OverrideScan &scan, Node &node, ScannedOverride &found, const Reply &reply) {
     Cluster *cluster = cluster_of(scan);
     std::string_view error = view(reply.text, reply.len);
     if (starts_with(error, "WRONGTYPE")) { return; }
 
     bool asking = false;
-    auto slot = static_cast<ngx_int_t>(key_slot(name_of(scan, limit)));
+    auto slot = static_cast<ngx_int_t>(key_slot(name_of(scan, found)));
     if (cluster != nullptr && cluster->redirect(node, slot, reply, &asking) != nullptr) {
-        limit.is_gone = true;
+        found.is_gone = true;
         if (!asking) { fail_scan(scan, ScanResult::kAway); }
 
         return;
@@ -113,26 +113,26 @@ void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &r
     fail_scan(scan, ScanResult::kRefused);
 }
 
-void read_value(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
+void read_value(OverrideScan &scan, Node &node, ScannedOverride &found, const Reply &reply) {
     if (reply.type == REDIS_REPLY_STRING) {
-        limit.limit = join(scan.pool, view(reply.text, reply.len));
+        found.text = join(scan.pool, view(reply.text, reply.len));
     } else if (reply.type == REDIS_REPLY_ERROR) {
-        read_error(scan, node, limit, reply);
+        read_error(scan, node, found, reply);
     } else {
-        limit.is_gone = true;
+        found.is_gone = true;
     }
 }
 
-void read_ttl(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
+void read_ttl(OverrideScan &scan, Node &node, ScannedOverride &found, const Reply &reply) {
     constexpr int64_t kNoKey = -2;
     /* Redis stores the time of expiry in 64 bits, so that no TTL is longer */
     constexpr int64_t kMost = INT64_MAX - 1000;
     if (reply.type == REDIS_REPLY_INTEGER && reply.numbers[0] >= kNoKey
         && reply.numbers[0] <= kMost) {
-        limit.ttl_ms = reply.numbers[0];
-        limit.is_gone |= limit.ttl_ms == kNoKey;
+        found.ttl_ms = reply.numbers[0];
+        found.is_gone |= found.ttl_ms == kNoKey;
     } else {
-        read_error(scan, node, limit, reply);
+        read_error(scan, node, found, reply);
     }
 }
 
@@ -140,11 +140,11 @@ void read_ttl(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &rep
 template <auto read>
 void value_told(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<ValueCall &>(to);
-    LimitScan &scan = *call.scan;
+    OverrideScan &scan = *call.scan;
     if (reply == nullptr) {
         fail_scan(scan, ScanResult::kAway);
     } else if (!scan.left) {
-        read(scan, node, scan.limits[call.limit], *reply);
+        read(scan, node, scan.overrides[call.index], *reply);
     }
 
     ngx_free(&call);
@@ -155,8 +155,8 @@ void value_told(Node &node, Call &to, Reply *reply) {
 /* Puts a command about the next override into the buffer.  A node of a cluster shows keys of slots
  * that move to it only after ASKING. */
 template <auto read>
-void put_value_call(LimitScan &scan, Node &node, std::string_view command) {
-    const Arg args[] = {command, name_of(scan, scan.limits[scan.nknown])};
+void put_value_call(OverrideScan &scan, Node &node, std::string_view command) {
+    const Arg args[] = {command, name_of(scan, scan.overrides[scan.nknown])};
     const bool is_asked = cluster_of(scan) == nullptr || put_asking(node);
     auto *call = is_asked ? create_call<ValueCall>(value_told<read>) : nullptr;
     if (call == nullptr || !node.command(*call, args)) {
@@ -166,13 +166,13 @@ void put_value_call(LimitScan &scan, Node &node, std::string_view command) {
     }
 
     call->scan = &scan;
-    call->limit = scan.nknown;
+    call->index = scan.nknown;
     scan.nvalues++;
 }
 
 /* Puts calls for the values of all names into the buffer of the node that has sent the names. */
-void put_values(LimitScan &scan, Node &node) {
-    for (; scan.nknown < scan.limits.size(); scan.nknown++) {
+void put_values(OverrideScan &scan, Node &node) {
+    for (; scan.nknown < scan.overrides.size(); scan.nknown++) {
         put_value_call<read_value>(scan, node, "GET");
         put_value_call<read_ttl>(scan, node, "PTTL");
     }
@@ -183,23 +183,23 @@ void put_values(LimitScan &scan, Node &node) {
 /* ---- names ---- */
 
 /* Adds a name from SCAN. */
-void add_name(LimitScan &scan, std::string_view name) {
+void add_name(OverrideScan &scan, std::string_view name) {
     size_t before = scan.zone->prefix.len;
     if (scan.left || name.size() < before + kNameEnd.size()) { return; }
 
     ngx_str_t copy = join(scan.pool, name);
-    ScannedLimit *limit = copy.data != nullptr ? scan.limits.add(scan.pool) : nullptr;
-    if (limit == nullptr) {
+    ScannedOverride *found = copy.data != nullptr ? scan.overrides.add(scan.pool) : nullptr;
+    if (found == nullptr) {
         fail_scan(scan, ScanResult::kAway);
         return;
     }
 
-    limit->key = {name.size() - before - kNameEnd.size(), copy.data + before};
+    found->key = {name.size() - before - kNameEnd.size(), copy.data + before};
     scan.bytes += name.size();
 }
 
 /* Reads the cursor of a reply to SCAN.  Its cursor is of one server only. */
-void read_cursor(LimitScan &scan, Node &node, const Reply &reply) {
+void read_cursor(OverrideScan &scan, Node &node, const Reply &reply) {
     const uint64_t id = node.endpoint->id();
     if (scan.next.node == 0) { scan.next.node = id; }
 
@@ -222,12 +222,12 @@ void read_cursor(LimitScan &scan, Node &node, const Reply &reply) {
     }
 }
 
-LimitScan &scan_of(Errand &errand) { return static_cast<LimitScan &>(errand); }
+OverrideScan &scan_of(Errand &errand) { return static_cast<OverrideScan &>(errand); }
 
 /* Puts a call of SCAN into the buffer. */
 bool put_names(Node &node, ErrandCall &call) {
-    LimitScan &scan = scan_of(call.errands.front());
-    size_t found = scan.limits.size();
+    OverrideScan &scan = scan_of(call.errands.front());
+    const size_t found = scan.overrides.size();
     size_t count = scan_count(scan.most - found, scan.scanned, found);
     u_char cursor[NGX_INT64_LEN];
     u_char number[NGX_INT64_LEN];
@@ -247,7 +247,7 @@ bool put_names(Node &node, ErrandCall &call) {
 constexpr ErrandKind kPage = {nullptr, put_names,
                               /* answered */
                               [](Node &node, ErrandCall &call, Reply &reply) {
-                                  LimitScan &scan = scan_of(take_errand(call));
+                                  OverrideScan &scan = scan_of(take_errand(call));
                                   if (!scan.left) { read_cursor(scan, node, reply); }
 
                                   put_values(scan, node);
@@ -261,7 +261,7 @@ constexpr ErrandKind kPage = {nullptr, put_names,
                               nullptr, false};
 
 /* Sets the pattern of the names of overrides.  Returns false if there is no memory. */
-bool make_pattern(LimitScan &scan) {
+bool make_pattern(OverrideScan &scan) {
     std::string_view prefix = view(scan.zone->prefix);
     u_char *begin = alloc_bytes(scan.pool, 2 * prefix.size() + 1 + kNameEnd.size());
     if (begin == nullptr) { return false; }
@@ -273,11 +273,11 @@ bool make_pattern(LimitScan &scan) {
 }
 
 /* Returns a new page, or nullptr if there is no memory. */
-LimitScan *create_scan(RemoteZone &zone) {
+OverrideScan *create_scan(RemoteZone &zone) {
     ngx_pool_t *pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, ngx_cycle->log);
     if (pool == nullptr) { return nullptr; }
 
-    auto *scan = create<LimitScan>(pool);
+    auto *scan = create<OverrideScan>(pool);
     if (scan != nullptr) {
         scan->pool = pool;
         scan->zone = &zone;
@@ -285,7 +285,7 @@ LimitScan *create_scan(RemoteZone &zone) {
         scan->redis = zone.redis;
         scan->slot = kMasterSlot;
         scan->add_text = [](TextSink &sink, std::string_view key) {
-            add_name(static_cast<LimitScan &>(sink), key);
+            add_name(static_cast<OverrideScan &>(sink), key);
         };
         if (make_pattern(*scan)) { return scan; }
     }
@@ -296,8 +296,9 @@ LimitScan *create_scan(RemoteZone &zone) {
 
 } // namespace
 
-ScanPage *scan_limits(RemoteZone &zone, const ScanPosition &from, size_t most, ngx_event_t *done) {
-    LimitScan *scan = can_ask(*zone.redis) ? create_scan(zone) : nullptr;
+ScanPage *scan_overrides(RemoteZone &zone, const ScanPosition &from, size_t most,
+                         ngx_event_t *done) {
+    OverrideScan *scan = can_ask(*zone.redis) ? create_scan(zone) : nullptr;
     if (scan == nullptr) { return nullptr; }
 
     scan->next = from;
@@ -311,7 +312,7 @@ ScanPage *scan_limits(RemoteZone &zone, const ScanPosition &from, size_t most, n
 }
 
 void leave_scan(ScanPage *page) {
-    auto &scan = *static_cast<LimitScan *>(page);
+    auto &scan = *static_cast<OverrideScan *>(page);
     unpost_event(*scan.done);
     scan.left = true;
     if (scan.state != ErrandState::kInCall && scan.nvalues == 0) {

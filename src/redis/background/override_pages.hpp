@@ -16,11 +16,11 @@
 namespace limit_sliding {
 
 /* A key with an override, in the memory of its page. */
-struct ScannedLimit {
-    ngx_str_t key;   /* the key as in Redis: the text, or its digest */
-    ngx_str_t limit; /* the value; data is nullptr if Redis has no string there */
-    int64_t ttl_ms;  /* ms until the override expires; negative: never */
-    bool is_gone;    /* the override was removed while the page was made */
+struct ScannedOverride {
+    ngx_str_t key;  /* the key as in Redis: the text, or its digest */
+    ngx_str_t text; /* the value; data is nullptr if Redis has no string there */
+    int64_t ttl_ms; /* ms until the override expires; negative: never */
+    bool is_gone;   /* the override was removed while the page was made */
 };
 
 enum class ScanResult {
@@ -33,7 +33,7 @@ enum class ScanResult {
 
 struct ScanPage {
     ScanResult result;
-    Array<ScannedLimit> limits;
+    Array<ScannedOverride> overrides;
     ScanPosition next; /* position of the next page, if there is one */
     bool has_next;
 };
@@ -41,7 +41,8 @@ struct ScanPage {
 /* Begins a page of about `most` overrides from a position on.  Posts the event once the page has
  * its result.  Returns nullptr if Redis is known not to answer, or there is no memory; else
  * leave_scan() must free the page. */
-ScanPage *scan_limits(RemoteZone &zone, const ScanPosition &from, size_t most, ngx_event_t *done);
+ScanPage *scan_overrides(RemoteZone &zone, const ScanPosition &from, size_t most,
+                         ngx_event_t *done);
 
 /* Frees a page, complete or not, and cancels its event.  Must be called once for each page. */
 void leave_scan(ScanPage *page);

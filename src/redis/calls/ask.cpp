@@ -109,7 +109,7 @@ void count_unsettled(const Client &client, uint64_t units) {
 }
 
 Policy known_policy(const AskPart &part) {
-    const LimitCache &told = *part.zone->told;
+    const OverrideCache &told = *part.zone->told;
     const bool has_window = told.has_windows() || part.window.is_given();
     const Override own = has_window ? told.find(part.claim.key_hash()) : Override{};
     return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);

@@ -74,7 +74,7 @@ void count_unsettled(const Client &client, uint64_t units);
 /* Makes the claim one of the window that its key had in the last reply, because leases, refusals
  * and the counts of this node belong to a window. */
 inline void know_window(Claim &claim) {
-    const LimitCache *told = remote_of(claim).zone->told;
+    const OverrideCache *told = remote_of(claim).zone->told;
     if (told->has_windows() || claim.policy->salt != 0) {
         set_window(claim, told->find(claim.key_hash()));
     }

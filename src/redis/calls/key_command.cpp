@@ -82,7 +82,7 @@ bool put(Node &node, ErrandCall &call) {
 
     if (ask.command == KeyCommand::kAskTtl) {
         args[0] = "PTTL";
-    } else if (ask.command == KeyCommand::kSetLimit) {
+    } else if (ask.command == KeyCommand::kSetOverride) {
         args[0] = "SET";
         args[2] = view(ask.value);
         argc = 3;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/facts/bans.hpp"
-#include "core/facts/limit_cache.hpp"
+#include "core/facts/override_cache.hpp"
 #include "core/limiter/zone_memory.hpp"
 #include "ngx/array.hpp"
 #include "ngx/queue.hpp"
@@ -39,7 +39,7 @@ struct RemoteMemory {
     Refusals *refusals;
     Leases *leases;          /* nullptr: no leases */
     Outbox *outbox;          /* nullptr: the zone has no "sync=" */
-    LimitCache *told;        /* last limits of keys */
+    OverrideCache *told;     /* last limits of keys */
     ngx_atomic_t *log_after; /* ms from which on a bad limit is logged */
     BanExchange *exchange;   /* nullptr: no bans */
     Bans *bans;              /* nullptr: no bans */

@@ -21,19 +21,19 @@ struct ListRequest {
     ngx_event_t done;
 };
 
-void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ScannedLimit &limit) {
+void write_override(Json &json, const ZoneConf &zone, bool is_digest, const ScannedOverride &own) {
     json.line();
     auto object = json.object();
     if (is_digest) {
-        json.field("key", limit.key);
+        json.field("key", own.key);
     } else {
-        write_key(json, zone, view(limit.key));
+        write_key(json, zone, view(own.key));
     }
 
-    json.field("rate", limit.limit.data != nullptr ? &limit.limit : nullptr);
+    json.field("rate", own.text.data != nullptr ? &own.text : nullptr);
 
-    const auto ttl = static_cast<uint64_t>((limit.ttl_ms + 999) / 1000);
-    json.field("ttl", limit.ttl_ms >= 0 ? &ttl : nullptr);
+    const auto ttl = static_cast<uint64_t>((own.ttl_ms + 999) / 1000);
+    json.field("ttl", own.ttl_ms >= 0 ? &ttl : nullptr);
 }
 
 ngx_int_t send_page(const ListRequest &list) {
@@ -44,9 +44,9 @@ ngx_int_t send_page(const ListRequest &list) {
         json.field("zone", list.zone->name);
         json.field("digest", is_digest);
         {
-            auto limits = json.array("limits");
-            for (const ScannedLimit &limit : page.limits) {
-                if (!limit.is_gone) { write_limit(json, *list.zone, is_digest, limit); }
+            auto array = json.array("limits");
+            for (const ScannedOverride &own : page.overrides) {
+                if (!own.is_gone) { write_override(json, *list.zone, is_digest, own); }
             }
         }
 
@@ -81,7 +81,7 @@ void end_page(ListRequest &list) {
 
 } // namespace
 
-ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
+ngx_int_t send_overrides_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
     auto *list = create<ListRequest>(r->pool);
     if (list == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
@@ -93,7 +93,7 @@ ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
     if (rc != NGX_DECLINED) { return rc; }
 
     init_event<end_page>(list->done, *list);
-    list->page = scan_limits(zone.remote, from, most, &list->done);
+    list->page = scan_overrides(zone.remote, from, most, &list->done);
     if (list->page == nullptr) {
         return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
     }

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "core/facts/limit_cache.hpp"
+#include "core/facts/override_cache.hpp"
 
 #include <cassert>
 
@@ -30,7 +30,7 @@ struct Place {
         shared(&check).store(own ^ (hash << 1 | uint64_t{used}), std::memory_order_relaxed);
     }
 
-    /* Clears `used`, unless another process has stored a limit since `seen` was read. */
+    /* Clears `used`, unless another process has stored an override since `seen` was read. */
     void make_unused(const Place &seen) {
         uint64_t old = seen.check;
         const uint64_t next = old ^ (seen.is_used() ? kUsed : 0);
@@ -48,7 +48,7 @@ struct Place {
 
 } // namespace
 
-struct LimitCache::Set {
+struct OverrideCache::Set {
     Place places[kPlaces];
 
     /* Returns the key's place; else the first place that was never used; else nullptr.  Sets *seen
@@ -93,32 +93,32 @@ struct LimitCache::Set {
     }
 };
 
-LimitCache *LimitCache::init(void *memory, size_t bytes) {
-    auto *cache = static_cast<LimitCache *>(memory);
+OverrideCache *OverrideCache::init(void *memory, size_t bytes) {
+    auto *cache = static_cast<OverrideCache *>(memory);
     assert(bytes >= kBytesMin);
-    cache->sets_ = (bytes - sizeof(LimitCache)) / sizeof(Set);
+    cache->sets_ = (bytes - sizeof(OverrideCache)) / sizeof(Set);
     return cache;
 }
 
-LimitCache::Set &LimitCache::set_of(uint64_t half) const {
-    return reinterpret_cast<Set *>(const_cast<LimitCache *>(this) + 1)[half * sets_ >> 32];
+OverrideCache::Set &OverrideCache::set_of(uint64_t half) const {
+    return reinterpret_cast<Set *>(const_cast<OverrideCache *>(this) + 1)[half * sets_ >> 32];
 }
 
-LimitCache::Sets LimitCache::sets_of(uint64_t hash) const {
+OverrideCache::Sets OverrideCache::sets_of(uint64_t hash) const {
     return {set_of(hash >> 32), set_of(hash & UINT32_MAX)};
 }
 
-Override LimitCache::find(uint64_t hash) const {
+Override OverrideCache::find(uint64_t hash) const {
     Place seen;
     const auto [first, second] = sets_of(hash);
 
-    /* a new place has the value 0, which is no limit */
+    /* a new place has the value 0, which is no override */
     return first.find(hash, &seen) != nullptr || second.find(hash, &seen) != nullptr
                ? Override::from_code(seen.value)
                : Override{};
 }
 
-void LimitCache::set(uint64_t hash, const Override &own) {
+void OverrideCache::set(uint64_t hash, const Override &own) {
     Place seen;
     const auto [first, second] = sets_of(hash);
     Place *place = first.find(hash, &seen);
@@ -130,7 +130,9 @@ void LimitCache::set(uint64_t hash, const Override &own) {
     const uint64_t value = own.code();
     if (is_known && seen.value == value && seen.is_used()) { return; }
 
-    if (own.is_set() && !has_limits()) { shared(&has_limits_).store(1, std::memory_order_relaxed); }
+    if (own.is_set() && !has_overrides()) {
+        shared(&has_overrides_).store(1, std::memory_order_relaxed);
+    }
     if (own.window.is_given() && !has_windows()) {
         shared(&has_windows_).store(1, std::memory_order_relaxed);
     }

@@ -11,33 +11,33 @@
 namespace limit_sliding {
 namespace {
 
-void write_limit(Json &json, const ZoneConf &zone, const OverrideLine &limit, uint64_t now_s) {
+void write_override(Json &json, const ZoneConf &zone, const OverrideLine &own, uint64_t now_s) {
     json.line();
     auto object = json.object();
 
-    json.field("key", limit.key);
-    json.uri_field("key_uri", limit.key);
-    json.field(zone.policy.is_in_flight() ? "inflight" : "rate", limit.text);
+    json.field("key", own.key);
+    json.uri_field("key_uri", own.key);
+    json.field(zone.policy.is_in_flight() ? "inflight" : "rate", own.text);
 
-    const uint64_t ttl_s = limit.until_s - now_s;
-    json.field("ttl", limit.until_s != kNoEnd ? &ttl_s : nullptr);
+    const uint64_t ttl_s = own.until_s - now_s;
+    json.field("ttl", own.until_s != kNoEnd ? &ttl_s : nullptr);
 }
 
 } // namespace
 
-ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
+ngx_int_t send_overrides(ngx_http_request_t *r, ZoneConf &zone) {
     PageArgs page;
     const ngx_int_t rc = read_page_args(r, zone, &page);
     if (rc != NGX_DECLINED) { return rc; }
 
-    /* One more limit than shown tells whether there is another page. */
-    Array<OverrideLine> limits;
-    if (!list_limits(zone, view(page.after), page.n + 1, r->pool, limits, &page.place)) {
+    /* One more override than shown tells whether there is another page. */
+    Array<OverrideLine> listed;
+    if (!list_overrides(zone, view(page.after), page.n + 1, r->pool, listed, &page.place)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    const bool is_full = limits.size() > page.n;
-    const Span<OverrideLine> shown = {limits.begin(), is_full ? page.n : limits.size()};
+    const bool is_full = listed.size() > page.n;
+    const Span<OverrideLine> shown = {listed.begin(), is_full ? page.n : listed.size()};
     const auto now_s = static_cast<uint64_t>(ngx_time());
 
     return send_json(r, NGX_HTTP_OK, [&](Json &json) {
@@ -45,8 +45,8 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
 
         {
             auto array = json.array("limits");
-            for (const OverrideLine &limit : shown) {
-                write_limit(json, zone, limit, now_s);
+            for (const OverrideLine &own : shown) {
+                write_override(json, zone, own, now_s);
             }
         }
 

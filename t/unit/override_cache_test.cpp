@@ -21,16 +21,16 @@ using namespace limit_sliding;
 #define OFF kUnlimited
 
 /* Of so many sets, 8 limits each, in memory that processes share. */
-static LimitCache *make_cache(size_t lines) {
+static OverrideCache *make_cache(size_t lines) {
     size_t bytes = 64 + 128 * lines;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
 
-    return LimitCache::init(memory, bytes);
+    return OverrideCache::init(memory, bytes);
 }
 
-static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 128 * lines); }
+static void free_cache(OverrideCache *cache, size_t lines) { munmap(cache, 64 + 128 * lines); }
 
 /* Each has a window that follows from it. */
 static Override own_of(uint64_t limit) {
@@ -39,11 +39,11 @@ static Override own_of(uint64_t limit) {
     return {limit, Window::from_code(100 + static_cast<uint32_t>(limit % 1000))};
 }
 
-static void set(LimitCache *cache, uint64_t hash, uint64_t limit) {
+static void set(OverrideCache *cache, uint64_t hash, uint64_t limit) {
     cache->set(hash, own_of(limit));
 }
 
-static uint64_t find(const LimitCache *cache, uint64_t hash) {
+static uint64_t find(const OverrideCache *cache, uint64_t hash) {
     Override own = cache->find(hash);
 
     if (own.limit < kLimitMax) { assert_true(own == own_of(own.limit)); }
@@ -52,7 +52,7 @@ static uint64_t find(const LimitCache *cache, uint64_t hash) {
 }
 
 static void remembers_the_last_one(void **state) {
-    LimitCache *cache = make_cache(64);
+    OverrideCache *cache = make_cache(64);
 
     (void)state;
 
@@ -92,7 +92,7 @@ static void remembers_the_last_one(void **state) {
 
 /* What was taken away makes room, however often. */
 static void uses_places_again(void **state) {
-    LimitCache *cache = make_cache(1);
+    OverrideCache *cache = make_cache(1);
 
     (void)state;
 
@@ -117,7 +117,7 @@ static void uses_places_again(void **state) {
 
 /* Keys that came once give way before those that came again. */
 static void forgets_what_came_once(void **state) {
-    LimitCache *cache = make_cache(1);
+    OverrideCache *cache = make_cache(1);
 
     (void)state;
 
@@ -140,7 +140,7 @@ static void forgets_what_came_once(void **state) {
 
 /* Where all came again, those that came again long ago. */
 static void forgets_what_was_used_long_ago(void **state) {
-    LimitCache *cache = make_cache(1);
+    OverrideCache *cache = make_cache(1);
 
     (void)state;
 
@@ -159,7 +159,7 @@ static void forgets_what_was_used_long_ago(void **state) {
 /* Of as many keys as half of it has places for, none is forgotten, or one in a
  * thousand. */
 static void holds_as_many_as_it_says(void **state) {
-    LimitCache *cache = make_cache(1024);
+    OverrideCache *cache = make_cache(1024);
     uint64_t random = 1, held = 0;
     uint64_t keys[4096];
 
@@ -184,7 +184,7 @@ static void holds_as_many_as_it_says(void **state) {
 /* A limit is that of its key, whoever writes meanwhile, and whoever dies. */
 static uint64_t limit_of(uint64_t key) { return (uint64_t)(key * 1000 % LIMIT_MAX) + 1; }
 
-static void write_at_random(LimitCache *cache, uint64_t random, long rounds) {
+static void write_at_random(OverrideCache *cache, uint64_t random, long rounds) {
     for (long i = 0; i < rounds; i++) {
         uint64_t key = random_below(&random, 24);
         uint64_t limit = find(cache, key * SPREAD);
@@ -195,13 +195,13 @@ static void write_at_random(LimitCache *cache, uint64_t random, long rounds) {
 }
 
 static void *hammer(void *data) {
-    write_at_random(static_cast<LimitCache *>(data), (uint64_t)(uintptr_t)&data, 300000);
+    write_at_random(static_cast<OverrideCache *>(data), (uint64_t)(uintptr_t)&data, 300000);
 
     return NULL;
 }
 
 static void takes_none_for_anothers(void **state) {
-    LimitCache *cache = make_cache(2);
+    OverrideCache *cache = make_cache(2);
     pthread_t thread[THREADS];
 
     (void)state;
@@ -218,7 +218,7 @@ static void takes_none_for_anothers(void **state) {
 }
 
 static void survives_deaths(void **state) {
-    LimitCache *cache = make_cache(2);
+    OverrideCache *cache = make_cache(2);
 
     (void)state;
 
@@ -252,7 +252,7 @@ static void survives_deaths(void **state) {
 
 /* Two threads that store the first limits of a cache at once, one of them with a window. */
 struct first_t {
-    LimitCache *caches[ROUNDS];
+    OverrideCache *caches[ROUNDS];
     unsigned arrived[ROUNDS];
 };
 
@@ -277,28 +277,28 @@ static void knows_what_it_has(void **state) {
 
     (void)state;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        first.caches[i] = LimitCache::init(memory[i], sizeof(memory[i]));
+        first.caches[i] = OverrideCache::init(memory[i], sizeof(memory[i]));
     }
 
-    LimitCache *cache = first.caches[0];
-    assert_false(cache->has_limits() || cache->has_windows());
+    OverrideCache *cache = first.caches[0];
+    assert_false(cache->has_overrides() || cache->has_windows());
     cache->set(1, {NONE, {}});
-    assert_false(cache->has_limits() || cache->has_windows());
+    assert_false(cache->has_overrides() || cache->has_windows());
 
     assert_int_equal(pthread_create(&thread, NULL, store_with_window, &first), 0);
     store_first(&first, {20, {}});
     pthread_join(thread, NULL);
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (!first.caches[i]->has_limits() || !first.caches[i]->has_windows()) {
-            fail_msg("cache %u: limits %d, windows %d", i, first.caches[i]->has_limits(),
+        if (!first.caches[i]->has_overrides() || !first.caches[i]->has_windows()) {
+            fail_msg("cache %u: limits %d, windows %d", i, first.caches[i]->has_overrides(),
                      first.caches[i]->has_windows());
         }
     }
 
     cache = make_cache(1);
     cache->set(1, {20, {}});
-    assert_true(cache->has_limits() && !cache->has_windows());
+    assert_true(cache->has_overrides() && !cache->has_windows());
     free_cache(cache, 1);
 }
 
