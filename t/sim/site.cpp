@@ -220,13 +220,11 @@ void Site::start(Worker &worker) {
     worker.zone.lease = plan.lease;
     worker.zone.settles = plan.settles;
     worker.zone.sync_ms = plan.sync_ms;
-    redis_enter(&redis);
+    if (!redis_enter(&redis)) { abort(); }
 }
 
 void Site::check_idle(const Worker &worker) const {
     const Client &client = worker.redis.client;
-    if (!client.nodes.is_started()) { return; }
-
     if (client.asks.root != client.asks.sentinel) { broken("an ask is left"); }
 
     if (!const_cast<Client &>(client).waiting.empty()) { broken("a waiter is left"); }
@@ -259,13 +257,13 @@ void Site::end() {
 
     for (auto &worker : workers) {
         Client &client = worker->redis.client;
-        if (client.nodes.is_started() && client.notices.bytes != 0) { broken("a notice is left"); }
+        if (client.notices.bytes != 0) { broken("a notice is left"); }
 
         if (client.look.timer_set) { ngx_del_timer(&client.look); }
 
         if (client.deadline.timer_set) { ngx_del_timer(&client.deadline); }
 
-        if (client.nodes.is_started()) { redis_exit(&worker->redis); }
+        redis_exit(&worker->redis);
 
         if (client.nodes.node != nullptr && client.nodes.watch == nullptr) {
             destroy_on_heap(client.nodes.node);

@@ -100,7 +100,7 @@ void Traffic::decide(Request &request) {
         }
     }
 
-    if (!can_ask(request.worker->redis)) {
+    if (is_away(request.worker->redis)) {
         unanswered_++;
         finish(request, "finds no redis");
         return;

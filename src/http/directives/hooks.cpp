@@ -210,13 +210,13 @@ bool begin(ngx_cycle_t *cycle) {
 
     prepare_claims(main_conf_of(cycle).sets);
 
-    /* NGINX's helper processes decide nothing, and need no circuit breakers. */
+    /* NGINX's helper processes decide nothing, and need no client of Redis. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
-        if (!enter_holds(cycle->log, main_conf_of(cycle).zones)) { return false; }
-
         for (auto *redis : main_conf_of(cycle).redises) {
-            if constexpr (kHasRedis) { redis_enter(redis); }
+            if (kHasRedis && !redis_enter(redis)) { return false; }
         }
+
+        if (!enter_holds(cycle->log, main_conf_of(cycle).zones)) { return false; }
 
         for (auto *zone : main_conf_of(cycle).zones) {
             if (kHasRedis && zone->is_remote() && zone->rejected.are_banned()) {

@@ -4,7 +4,6 @@
 
 #include "core/holds/hold.hpp"
 #include "core/limiter/limiter.hpp"
-#include "redis/calls/client.hpp"
 #include "redis/shares/units.hpp"
 
 namespace limit_sliding {

@@ -207,7 +207,7 @@ void decide_away(JointClaims &claims) {
     auto *asked = claims.remote.begin();
 
     for (auto &claim : claims.remote) {
-        if (can_ask(*remote_of(claim).zone->redis)) { continue; }
+        if (!is_away(*remote_of(claim).zone->redis)) { continue; }
 
         (void)decide_unasked(claim);
         std::rotate(asked, &claim, &claim + 1);

@@ -7,7 +7,7 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/calls/sender.hpp"
 #include "redis/protocol/key_slot.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis/shared/ban_exchange.hpp"
@@ -87,9 +87,7 @@ void failed(Errand &errand, Failure) {
 /* Begins a call, now or after the present one. */
 void ask(BanSpread &spread) {
     spread.is_wanted = true;
-    if (spread.state != ErrandState::kIdle || spread.ncalls == 0 || !start_client(*spread.redis)) {
-        return;
-    }
+    if (spread.state != ErrandState::kIdle || spread.ncalls == 0) { return; }
 
     spread.is_wanted = false;
     spread.ncalls--;

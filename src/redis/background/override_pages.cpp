@@ -7,7 +7,7 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/calls/sender.hpp"
 #include "redis/protocol/key_slot.hpp"
 
 namespace limit_sliding {
@@ -298,7 +298,7 @@ OverrideScan *create_scan(RemoteZone &zone) {
 
 ScanPage *scan_overrides(RemoteZone &zone, const ScanPosition &from, size_t most,
                          ngx_event_t *done) {
-    OverrideScan *scan = can_ask(*zone.redis) ? create_scan(zone) : nullptr;
+    OverrideScan *scan = is_away(*zone.redis) ? nullptr : create_scan(zone);
     if (scan == nullptr) { return nullptr; }
 
     scan->next = from;

@@ -9,8 +9,8 @@
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/calls/ask.hpp"
-#include "redis/calls/client.hpp"
 #include "redis/calls/script_call.hpp"
+#include "redis/calls/settlement.hpp"
 #include "redis/shared/outbox.hpp"
 
 namespace limit_sliding {
@@ -198,7 +198,7 @@ void send_notice(Notice &notice, bool early) {
 
     name(notice);
     notice.until = ngx_current_msec + std::min(most_ms, Outbox::kWaitMaxMs);
-    if (!can_ask(*notice.redis) || !notice.redis->client.nodes.is_worth(notice.slot)) {
+    if (is_away(*notice.redis) || !notice.redis->client.nodes.is_worth(notice.slot)) {
         keep_units(notice);
         return;
     }
@@ -488,10 +488,8 @@ void sync_redis(const Claim &claim, uint64_t units) {
                                   : zone.outbox->look(hash, now_ms, zone.sync_ms, &due_ms);
     if (added == Outbox::Added::kDone) { return; }
 
-    /* this worker's part of the Redis may not have been made yet */
-    (void)can_ask(*zone.redis);
     const bool has_room = added == Outbox::Added::kSend;
-    Notice *notice = zone.redis->client.nodes.is_started() ? create_notice(claim) : nullptr;
+    Notice *notice = create_notice(claim);
     if (notice == nullptr) {
         if (!has_room) { count_unsettled(zone.redis->client, units); }
         return;

@@ -5,9 +5,6 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
-#include "redis/calls/decision.hpp"
-#include "redis/calls/settlement.hpp"
-#include "redis/calls/split_ask.hpp"
 #include "redis/shared/breaker.hpp"
 
 namespace limit_sliding {
@@ -22,7 +19,6 @@ constexpr ngx_msec_t kLookMs = kBreakerIntervalMs * 3 / 4;
  * closed. */
 constexpr ngx_msec_int_t kLookOpenMs = 100;
 
-/* Makes this worker's part of a Redis; connections are made later. */
 bool make_client(Redis &redis) {
     Client &client = redis.client;
     ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
@@ -43,7 +39,7 @@ bool make_client(Redis &redis) {
  * learns of the result as of any other call.  In a cluster, each probe has another key, and so
  * perhaps another node. */
 void send_probe(Redis &redis) {
-    if (!start_client(redis) || find_ask(redis, 0)) { return; }
+    if (find_ask(redis, 0) != nullptr) { return; }
 
     Nodes &nodes = redis.client.nodes;
     u_char key[sizeof("probe") + NGX_INT_T_LEN];
@@ -100,14 +96,14 @@ void look_again(Redis &redis) {
 
 } // namespace
 
-bool start_client(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
-
 /* A timer finds the end of an outage, so that Redis decides the first requests after it, however
  * long no requests came.  Every worker looks at the breaker, which is in shared memory: the worker
  * that has opened it may be dead, and a worker may be younger than the outage.  The breaker lets
  * one of them send a probe. */
-void redis_enter(Redis *redis) {
-    if (redis->shared == nullptr) { return; }
+bool redis_enter(Redis *redis) {
+    if (redis->shared == nullptr) { return true; }
+
+    if (!make_client(*redis)) { return false; }
 
     /* the default is set after all of the configuration was read */
     void *core = ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
@@ -119,6 +115,7 @@ void redis_enter(Redis *redis) {
 
     /* workers look at different times */
     ngx_add_timer(&look, 1 + ngx_random() % kLookMs);
+    return true;
 }
 
 void redis_exit(Redis *redis) {
@@ -128,13 +125,7 @@ void redis_exit(Redis *redis) {
     redis->client.nodes.close();
 }
 
-bool can_ask(Redis &redis) { return start_client(redis) && !is_away(redis); }
-
 bool ask_redis(Span<Claim> claims, Waiter *waiter) {
-    for (const Claim &claim : claims) {
-        if (!start_client(*remote_of(claim).zone->redis)) { return false; }
-    }
-
     Redis &redis = *remote_of(claims[0]).zone->redis;
     if (waiter) { waiter->claims = claims; }
 
@@ -151,16 +142,6 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     return true;
 }
 
-void settle_redis(const Claim &claim, int64_t difference) {
-    Redis &redis = *remote_of(claim).zone->redis;
-    if (remote_of(claim).source == Source::kFallback) {
-        /* Redis does not know of the claim */
-        count_unsettled(redis.client, std::max<int64_t>(difference, 0));
-    } else if (start_client(redis)) {
-        settle(claim, difference);
-    }
-}
-
 bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
     Redis &redis = *remote_of(*claim).zone->redis;
     claim->purpose = cost < 0 ? Purpose::kGiveBack : Purpose::kCharge;
@@ -168,7 +149,7 @@ bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
     waiter->claims = {claim, 1};
     ask_window(*claim);
 
-    Ask *ask = can_ask(redis) ? create_ask(redis, {claim, 1}, kDecision) : nullptr;
+    Ask *ask = is_away(redis) ? nullptr : create_ask(redis, {claim, 1}, kDecision);
     if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     join_ask(*ask, waiter);

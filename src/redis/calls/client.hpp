@@ -12,19 +12,17 @@
 #pragma once
 
 #include "redis/calls/decision.hpp"
+#include "redis/calls/settlement.hpp"
 #include "redis/calls/split_ask.hpp"
 
 namespace limit_sliding {
 
-/* Must be called when a worker begins, and when it ends. */
-void redis_enter(Redis *redis);
+/* Makes this worker's part of a Redis, without connections.  Must be called when a worker begins.
+ * Returns false if there is no memory. */
+bool redis_enter(Redis *redis);
+
+/* Must be called when a worker ends. */
 void redis_exit(Redis *redis);
-
-/* Makes this worker's part of a Redis ready.  Returns false if there is no memory. */
-bool start_client(Redis &redis);
-
-/* Returns false if Redis is known not to answer; else makes this worker's part of it ready. */
-bool can_ask(Redis &redis);
 
 /* Asks for all of the claims or none: 1 to kClaimsMax, none known to be refused, each with its
  * RemoteClaim, the claims of one Redis beside each other.  Returns false if all of their Redises
@@ -32,11 +30,6 @@ bool can_ask(Redis &redis);
  * has rejected, and claims without an answer are unchanged.  An exiting worker waits for the
  * answer even without a waiter. */
 bool ask_redis(Span<Claim> claims, Waiter *waiter);
-
-/* Settles a claim that was admitted, with its RemoteClaim as the answer left it: charges the
- * difference, or refunds it if it is negative, in the background.  Units that Redis does not take
- * are counted as unsettled. */
-void settle_redis(const Claim &claim, int64_t difference);
 
 /* Charges the key of a claim `cost` units, or refunds them if they are negative, the newest units
  * first.  Returns false if Redis is known not to answer; else the waiter will be told, kAdmitted

@@ -129,8 +129,7 @@ struct Redis {
     Client client;
 };
 
-/* Returns true if the Redis is known not to answer.  start_client() has made this worker's part
- * ready. */
+/* Returns true if the Redis is known not to answer. */
 inline bool is_away(const Redis &redis) {
     return redis.shared->breaker.is_open() || redis.client.nodes.is_away();
 }

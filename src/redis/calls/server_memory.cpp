@@ -9,7 +9,7 @@
 #include "core/base/atomics.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/calls/sender.hpp"
 
 namespace limit_sliding {
 
@@ -131,7 +131,7 @@ std::optional<ServerMemory> look_at_memory(Redis &redis) {
     SharedMemoryReport &report = redis.shared->memory;
     MemoryErrand *errand = errand_of(redis);
     if (errand != nullptr && errand->state == ErrandState::kIdle && !errand->is_refused
-        && can_ask(redis) && take_turn(report)) {
+        && !is_away(redis) && take_turn(report)) {
         errand->sum = {};
         errand->master = 0;
         send(*errand);

@@ -178,11 +178,17 @@ uint64_t add_settlement(Redis &redis, const Claim &settled) {
 
 } // namespace
 
-void settle(const Claim &claim, int64_t difference) {
+void settle_redis(const Claim &claim, int64_t difference) {
+    Redis &redis = *remote_of(claim).zone->redis;
+    if (remote_of(claim).source == Source::kFallback) {
+        /* Redis does not know of the claim */
+        count_unsettled(redis.client, std::max<int64_t>(difference, 0));
+        return;
+    }
+
     Claim settled;
     if (!make_settlement(claim, difference, &settled)) { return; }
 
-    Redis &redis = *remote_of(claim).zone->redis;
     uint64_t taken = is_away(redis) ? 0 : add_settlement(redis, settled);
     count_unsettled(redis.client, settled.cost - taken);
 }

@@ -9,10 +9,10 @@
 
 namespace limit_sliding {
 
-/* Charges a claim that was admitted `difference` units more in Redis, or refunds them if they are
- * negative: to their lease, if they were leased.  Does nothing if Redis does not know of the
- * claim, and counts units without room as unsettled.  This worker's part of the Redis is ready. */
-void settle(const Claim &claim, int64_t difference);
+/* Settles a claim that was admitted, with its RemoteClaim as the answer left it, in the background:
+ * charges the difference, or refunds it if it is negative, to its lease if it was leased.  Units
+ * that Redis does not take are counted as unsettled. */
+void settle_redis(const Claim &claim, int64_t difference);
 
 /* Prepares the client's list of settlements. */
 void init_settling(Client &client);

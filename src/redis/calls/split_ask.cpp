@@ -259,7 +259,7 @@ void give_back_granted(Span<Claim> claims) {
 
         describe_given_back(claim);
         if (claim.purpose == Purpose::kConsume) {
-            settle(claim, -static_cast<int64_t>(claim.cost));
+            settle_redis(claim, -static_cast<int64_t>(claim.cost));
         }
     }
 }

@@ -11,7 +11,6 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/monotonic_clock.hpp"
-#include "redis/calls/client.hpp"
 #include "redis/calls/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
 
@@ -189,7 +188,7 @@ void tick(UnitHolder &holder) {
     }
 
     /* a heartbeat that is due must not come later than Redis itself, or the holder dies */
-    if (!can_ask(*holder.redis)) {
+    if (is_away(*holder.redis)) {
         ngx_add_timer(&holder.timer, kLookMs);
         return;
     }

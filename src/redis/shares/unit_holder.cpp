@@ -4,7 +4,6 @@
 
 #include "ngx/memory.hpp"
 #include "ngx/monotonic_clock.hpp"
-#include "redis/calls/client.hpp"
 
 namespace limit_sliding {
 
@@ -45,7 +44,7 @@ bool is_ready(const UnitHolder &holder) {
 bool is_in_grace(const UnitHolder &holder) { return ms_until(holder.grace_until) > 0; }
 
 void beat(UnitHolder &holder) {
-    if (holder.state != ErrandState::kIdle || !can_ask(*holder.redis)) { return; }
+    if (holder.state != ErrandState::kIdle || is_away(*holder.redis)) { return; }
 
     holder.tried = ngx_current_msec;
     send(holder);
@@ -64,7 +63,7 @@ void bury_holder(Redis &redis, size_t seat) {
     Atomic<uint64_t> &place = shared(&redis.shared->holders[seat]);
     const uint64_t id = place.load();
     const UnitHolder *own = redis.client.holder;
-    if (id == 0 || (own != nullptr && own->id == id) || !can_ask(redis)) { return; }
+    if (id == 0 || (own != nullptr && own->id == id) || is_away(redis)) { return; }
 
     auto *dead = create_on_heap<DeadHolder>();
     if (dead == nullptr) { return; }

@@ -59,8 +59,7 @@ struct UnitHolder : Errand {
     bool has_failed;         /* messages have failed since the last tick */
 };
 
-/* Returns this worker as a holder of units in the Redis, whose client has started; nullptr: there
- * is no memory. */
+/* Returns this worker as a holder of units in the Redis; nullptr: there is no memory. */
 UnitHolder *get_holder(Redis &redis);
 
 /* Returns true if Redis counts the units of the holder now.  Reads the clock anew. */

@@ -2,18 +2,11 @@
 
 #include "redis/shares/units.hpp"
 
-#include "redis/calls/client.hpp"
 #include "redis/shares/share.hpp"
 
 namespace limit_sliding {
 
 namespace {
-
-/* Returns this worker's holder in the claim's Redis; nullptr: there is no memory. */
-UnitHolder *holder_for(const Claim &claim) {
-    Redis &redis = *remote_of(claim).zone->redis;
-    return start_client(redis) ? get_holder(redis) : nullptr;
-}
 
 Share *find_share(const Claim &claim) {
     return static_cast<Share *>(find_ask(*remote_of(claim).zone->redis, claim.key_hash()));
@@ -35,7 +28,7 @@ Share *get_share(UnitHolder &holder, Claim &claim) {
 } // namespace
 
 std::optional<Told> take_units(Claim &claim, Waiter *waiter) {
-    UnitHolder *holder = holder_for(claim);
+    UnitHolder *holder = get_holder(*remote_of(claim).zone->redis);
     if (holder == nullptr) { return Told::kFailed; }
 
     /* kept units may be used while Redis is away, as long as it counts them */
@@ -59,7 +52,7 @@ std::optional<Told> take_units(Claim &claim, Waiter *waiter) {
 }
 
 void note_units(Claim &claim) {
-    UnitHolder *holder = claim.cost != 0 ? holder_for(claim) : nullptr;
+    UnitHolder *holder = claim.cost != 0 ? get_holder(*remote_of(claim).zone->redis) : nullptr;
     Share *share = holder != nullptr ? get_share(*holder, claim) : nullptr;
     if (share == nullptr) { return; }
 

@@ -32,7 +32,7 @@ bool Nodes::start(Redis *redis, const Settings *settings, KnownAddresses *known_
         node->init(context, &standalone);
         node->server.set(settings->servers[0]);
     }
-    return is_started();
+    return node != nullptr || is_cluster();
 }
 
 void Nodes::close() {

@@ -15,7 +15,6 @@ struct Nodes {
     bool start(Redis *redis, const Settings *settings, KnownAddresses *known_addresses,
                const ClientEvents *events);
 
-    bool is_started() const { return node != nullptr || is_cluster(); }
     bool is_cluster() const { return cluster != nullptr; }
 
     /* Closes all connections because the worker exits. */
