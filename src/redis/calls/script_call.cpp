@@ -191,15 +191,15 @@ constexpr int64_t kNoValues[2] = {};
 void set_known(Ask &ask, const Answer &answer) {
     for (size_t i = 0; i < ask.parts.size(); i++) {
         AskPart &part = ask.parts[i];
-        learn_limit(*part.zone, part.claim, answer.parts[i].own, answer.parts[i].is_malformed);
+        learn_override(*part.zone, part.claim, answer.parts[i].own, answer.parts[i].is_malformed);
         part.claim.set_policy(answer.parts[i].policy);
     }
 }
 
 } // namespace
 
-void learn_limit(const RemoteZone &zone, const Claim &claim, const Override &own,
-                 bool is_malformed) {
+void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
+                    bool is_malformed) {
     if (zone.told != nullptr) { zone.told->set(claim.key_hash(), own); }
     if (is_malformed) { log_bad_limit(zone); }
 }

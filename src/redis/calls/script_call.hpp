@@ -79,8 +79,8 @@ void note_error(Node &node, Reply &reply);
 void note_answered(Node &node, const ErrandCall &call);
 
 /* Remembers the override of a claim's key, or that it is malformed. */
-void learn_limit(const RemoteZone &zone, const Claim &claim, const Override &own,
-                 bool is_malformed);
+void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
+                    bool is_malformed);
 
 /* Describes a key to a request that is not admitted, after `before` units of the call.  For a
  * settlement, only the limit is known. */

@@ -144,7 +144,7 @@ void told(Share &share, const HoldAnswer &answer) {
     UnitHolder &holder = *share.holder;
     const AskPart &part = share.parts[0];
     if (share.has_limit()) {
-        learn_limit(*part.zone, part.claim, answer.own, answer.is_malformed);
+        learn_override(*part.zone, part.claim, answer.own, answer.is_malformed);
         share.own = answer.own;
     }
 
