@@ -164,10 +164,10 @@ Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 
 /* Decides a request by the claims of this node.  Leases have admitted the claims in Redis. */
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
-    const auto remote = claims.remote;
-    if (!acquire_all(claims.local, ctx.now_ms)) {
+    const auto remote = claims.remote();
+    if (!acquire_all(claims.local(), ctx.now_ms)) {
         return_leases(remote);
-        return refuse(r, ctx, claims.all, claims.remote);
+        return refuse(r, ctx, claims.all, claims.remote());
     }
 
     /* The leases have set the limits in force. */
@@ -204,37 +204,32 @@ bool decide_unasked(Claim &claim) {
 /* Decides the claims of each Redis that is known not to answer by on_error, and moves them to the
  * claims of this node.  If they reject the request, no other Redis is asked. */
 void decide_away(JointClaims &claims) {
-    auto *asked = claims.remote.begin();
-
-    for (auto &claim : claims.remote) {
+    for (auto &claim : claims.remote()) {
         if (!is_away(*remote_of(claim).zone->redis)) { continue; }
 
         (void)decide_unasked(claim);
-        std::rotate(asked, &claim, &claim + 1);
-        asked++;
+        std::rotate(claims.remote().begin(), &claim, &claim + 1);
+        claims.nlocal++;
     }
-
-    claims.remote = {asked, static_cast<size_t>(claims.all.end() - asked)};
-    claims.local = {claims.all.begin(), claims.all.size() - claims.remote.size()};
 }
 
 /* Decides the claims without a reply by on_error. */
 Decision fall_back(Context &ctx, const JointClaims &claims) {
     ctx.now_ms = ngx_current_msec;
 
-    for (auto &claim : claims.remote) {
+    for (auto &claim : claims.remote()) {
         if (claim.outcome == Outcome::kUndecided) { (void)decide_unasked(claim); }
     }
 
-    if (acquire_all(claims.remote, ctx.now_ms)) {
-        for (auto &claim : claims.remote) {
+    if (acquire_all(claims.remote(), ctx.now_ms)) {
+        for (auto &claim : claims.remote()) {
             if (remote_of(claim).source != Source::kFallback) {
                 keep_warm({&claim, 1}, ctx.now_ms);
             }
         }
     } else {
-        release_all(claims.local);
-        give_back_granted(claims.remote);
+        release_all(claims.local());
+        give_back_granted(claims.remote());
     }
 
     return account_all(ctx, claims.all);
@@ -276,18 +271,18 @@ bool get_wait(ngx_http_request_t *r, Context &ctx) {
 Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
     wait.claims = claims;
-    if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
+    if (!ask_redis(claims.remote(), &wait.waiter)) { return fall_back(ctx, claims); }
 
     /* The client of Redis ends the wait after `timeout`, so the request needs no timer. */
     if (r != nullptr && !suspend(r, write_handler, &wait)) {
         leave_ask(&wait.waiter);
-        release_all(claims.local);
+        release_all(claims.local());
         return Decision::kFailed;
     }
 
     /* A reply about a key with "sync=" may arrive during the wait.  It replaces this node's count
      * of the key by the count of Redis and the units to report, so these units are reported now. */
-    if (!claims.local.empty()) { tell_synced(claims.local, true); }
+    if (!claims.local().empty()) { tell_synced(claims.local(), true); }
 
     return Decision::kAsked;
 }
@@ -299,11 +294,11 @@ Decision decide_told(ngx_http_request_t *r, Context &ctx) {
     if (told == Told::kFailed) { return fall_back(ctx, claims); }
 
     if (told == Told::kRejected) {
-        release_all(claims.local);
+        release_all(claims.local());
         return refuse(r, ctx, claims.all, {});
     }
 
-    keep_warm(claims.remote, ngx_current_msec);
+    keep_warm(claims.remote(), ngx_current_msec);
     return account_all(ctx, claims.all);
 }
 
@@ -373,27 +368,26 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
         return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
     }
 
-    const size_t nlocal = first - all.begin();
-    JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+    JointClaims claims = {all, static_cast<size_t>(first - all.begin())};
 
     if (std::any_of(all.begin(), all.end(), is_blocked)) { return refuse_blocked(r, ctx, all); }
 
-    if (spend_leases(claims.remote)) { return decide_by_leases(r, ctx, claims); }
+    if (spend_leases(claims.remote())) { return decide_by_leases(r, ctx, claims); }
 
     bool known = false;
-    for (auto &claim : claims.remote) {
+    for (auto &claim : claims.remote()) {
         known |= reject_known(claim, ctx.now_ms);
     }
 
-    if (known) { return refuse(r, ctx, claims.all, claims.local); }
+    if (known) { return refuse(r, ctx, claims.all, claims.local()); }
 
     decide_away(claims);
 
-    const bool asks = !claims.remote.empty();
+    const bool asks = !claims.remote().empty();
     if (asks && !get_wait(r, ctx)) { return Decision::kFailed; }
 
-    if (!acquire_all(claims.local, ctx.now_ms)) {
-        return refuse(r, ctx, claims.all, claims.remote);
+    if (!acquire_all(claims.local(), ctx.now_ms)) {
+        return refuse(r, ctx, claims.all, claims.remote());
     }
 
     return asks ? ask(r, ctx, claims) : account_all(ctx, claims.all);

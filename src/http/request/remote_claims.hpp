@@ -15,9 +15,14 @@ namespace limit_sliding {
 
 /* Claims that are decided together. */
 struct JointClaims {
-    Span<Claim> all;    /* the local claims, and behind them the remote claims */
-    Span<Claim> local;  /* claims of this node, and claims of a Redis that does not answer */
-    Span<Claim> remote; /* claims to ask Redis about, side by side for each Redis */
+    /* Returns the claims of this node, and claims of a Redis that does not answer. */
+    Span<Claim> local() const { return {all.begin(), nlocal}; }
+
+    /* Returns the claims to ask Redis about, side by side for each Redis. */
+    Span<Claim> remote() const { return {all.begin() + nlocal, all.size() - nlocal}; }
+
+    Span<Claim> all; /* the local claims, and behind them the remote claims */
+    size_t nlocal;
 };
 
 /* The wait of a request for Redis, and the state of the request to continue with. */
