@@ -104,10 +104,6 @@ void time_out(Waiter &waiter) {
 
 } // namespace
 
-void count_unsettled(const Client &client, uint64_t units) {
-    if (units) { add(&client.calls->unsettled, units); }
-}
-
 Policy known_policy(const AskPart &part) {
     const OverrideCache &told = *part.zone->told;
     const bool has_window = told.has_windows() || part.window.is_given();

@@ -68,9 +68,6 @@ inline AskList &asks_of(ErrandCall &call) { return reinterpret_cast<AskList &>(c
 
 inline const AskKind &kind_of(const Ask &ask) { return static_cast<const AskKind &>(*ask.kind); }
 
-/* Counts units of settlements that Redis has not taken. */
-void count_unsettled(const Client &client, uint64_t units);
-
 /* Makes the claim one of the window that its key had in the last reply, because leases, refusals
  * and the counts of this node belong to a window. */
 inline void know_window(Claim &claim) {

@@ -178,6 +178,10 @@ uint64_t add_settlement(Redis &redis, const Claim &settled) {
 
 } // namespace
 
+void count_unsettled(const Client &client, uint64_t units) {
+    if (units) { add(&client.calls->unsettled, units); }
+}
+
 void settle_redis(const Claim &claim, int64_t difference) {
     Redis &redis = *remote_of(claim).zone->redis;
     if (remote_of(claim).source == Source::kFallback) {

@@ -14,6 +14,9 @@ namespace limit_sliding {
  * that Redis does not take are counted as unsettled. */
 void settle_redis(const Claim &claim, int64_t difference);
 
+/* Counts units of settlements that Redis has not taken. */
+void count_unsettled(const Client &client, uint64_t units);
+
 /* Prepares the client's list of settlements. */
 void init_settling(Client &client);
 
