@@ -176,6 +176,8 @@ SERVER
     is statuses('/plan', 'f'), '200 200 200 429', '... and its rate';
     is $nginx->statuses(4, '/login?key=v', headers => ['Authorization: a']),
         '200 200 200 200', 'count_status: what Lua lets in';
+    # A worker gives units back when the client has its response.
+    wait_for(sub { used('v') == 0 });
     is statuses('/login', 'v'), '401 401 429 429', '... and does not';
     is statuses('/said', 'g'), '200 200 429 429',
         'answered in access';
