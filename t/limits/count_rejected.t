@@ -175,7 +175,9 @@ is used('nine', 'd'), 9, '... and records';
 is statuses('/missing?key=e', 3), '404 429 429', 'count_status: rejected on the way in';
 is used('nine', 'e'), 9, '... and recorded';
 
-is statuses('/settle?key=f&cost=12', 2), '200 429', 'settle: nothing is reserved';
+is statuses('/settle?key=f&cost=12', 1), '200', 'settle: nothing is reserved';
+ok wait_for(sub { used('nine', 'f') == 12 }), '... the cost is charged at the end';
+is statuses('/settle?key=f&cost=12', 1), '429', '... and rejects';
 is used('nine', 'f'), 12, '... and nothing recorded of what is rejected';
 
 is statuses('/mixed?key=g', 2), '200 429', 'beside a limit in redis';

@@ -140,7 +140,7 @@ serve(http => "limit_sliding_zone all zone=tokens:1m rate=1000 window=30d;\n",
     location /limits { limit_sliding_api; }
 CONF
 usage_is('/plain', 11, 'post_action: the usage is that of the response');
-is api_key($nginx, 'tokens', 'all')->{used}, 11, '... which is settled';
+ok wait_for(sub { api_key($nginx, 'tokens', 'all')->{used} == 11 }), '... which is settled';
 usage_is('/none', '-', 'post_action: no usage');
 
 
