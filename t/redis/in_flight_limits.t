@@ -6,6 +6,7 @@ use v5.36;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use LimitSliding::Api qw(all_limits);
 use LimitSliding::InFlight;
 use LimitSliding::Redis;
 use LimitSliding::Test;
@@ -60,6 +61,9 @@ for ([ 0, '429 REJECTED held 0 0' ], [ 7, '200 PASSED held 7 6' ],
     ok wait_for(sub { ($last = told('/quick?key=a')) eq $expected }, 5),
         "... then of $own, without a pause between requests" or diag $last;
 }
+
+my ($limits) = all_limits($node, 'held');
+is_deeply [ map { $_->{inflight} } @$limits ], [1], '... and listed';
 
 set_own('none', 0);
 is told('/costly?cost=0&key=none'), '429 REJECTED held 0 0', '0 rejects a cost of 0 as well';

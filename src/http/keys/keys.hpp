@@ -15,4 +15,9 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone);
 ngx_int_t send_overrides(ngx_http_request_t *r, ZoneConf &zone);
 ngx_int_t send_overrides_of_redis(ngx_http_request_t *r, ZoneConf &zone);
 
+/* Returns the name of the limit in these pages. */
+inline const char *limit_field(const ZoneConf &zone) {
+    return zone.policy.is_in_flight() ? "inflight" : "rate";
+}
+
 } // namespace limit_sliding

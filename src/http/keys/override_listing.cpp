@@ -17,7 +17,7 @@ void write_override(Json &json, const ZoneConf &zone, const OverrideLine &own, u
 
     json.field("key", own.key);
     json.uri_field("key_uri", own.key);
-    json.field(zone.policy.is_in_flight() ? "inflight" : "rate", own.text);
+    json.field(limit_field(zone), own.text);
 
     const uint64_t ttl_s = own.until_s - now_s;
     json.field("ttl", own.until_s != kNoEnd ? &ttl_s : nullptr);

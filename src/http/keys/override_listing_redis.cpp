@@ -30,7 +30,7 @@ void write_override(Json &json, const ZoneConf &zone, bool is_digest, const Scan
         write_key(json, zone, view(own.key));
     }
 
-    json.field("rate", own.text.data != nullptr ? &own.text : nullptr);
+    json.field(limit_field(zone), own.text.data != nullptr ? &own.text : nullptr);
 
     const auto ttl = static_cast<uint64_t>((own.ttl_ms + 999) / 1000);
     json.field("ttl", own.ttl_ms >= 0 ? &ttl : nullptr);
