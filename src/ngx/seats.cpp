@@ -3,28 +3,13 @@
 #include "ngx/seats.hpp"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+
+#include "ngx/unnamed_file.hpp"
 
 namespace limit_sliding {
 namespace {
 
 ngx_fd_t seats_fd = NGX_INVALID_FILE;
-
-ngx_fd_t create_file() {
-#ifdef MFD_CLOEXEC
-    return memfd_create("limit_sliding", MFD_CLOEXEC);
-#else
-    char name[] = "/tmp/limit_sliding.XXXXXX";
-    const ngx_fd_t fd = mkstemp(name);
-    if (fd == NGX_INVALID_FILE) { return fd; }
-
-    (void)unlink(name);
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    return fd;
-#endif
-}
 
 bool lock(ngx_int_t seat, short type) {
     struct flock byte = {};
@@ -38,7 +23,7 @@ bool lock(ngx_int_t seat, short type) {
 } // namespace
 
 bool open_seats(ngx_log_t *log) {
-    if (seats_fd == NGX_INVALID_FILE) { seats_fd = create_file(); }
+    if (seats_fd == NGX_INVALID_FILE) { seats_fd = create_unnamed_file(); }
 
     if (seats_fd != NGX_INVALID_FILE) { return true; }
 

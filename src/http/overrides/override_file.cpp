@@ -3,7 +3,6 @@
 #include "http/overrides/override_file.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "core/base/hashes.hpp"
 #include "http/conf/configuration.hpp"
 #include "ngx/strings.hpp"
+#include "ngx/unnamed_file.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -51,23 +51,6 @@ bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
            && (stat(reinterpret_cast<char *>(text.data), &info) == 0 || cannot_open(cf, zone));
 }
 
-/* Creates a file without a name. */
-ngx_fd_t make_unnamed(ngx_conf_t *cf) {
-#ifdef MFD_CLOEXEC
-    (void)cf;
-    return memfd_create("limit_sliding", MFD_CLOEXEC);
-#else
-    char path[] = "/tmp/limit_sliding.XXXXXX";
-    const ngx_fd_t fd = mkstemp(path);
-    if (fd != NGX_INVALID_FILE) {
-        (void)unlink(path);
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    }
-
-    return fd;
-#endif
-}
-
 /* Opens a file without a name, or keeps the file of the last cycle with the zone's memory.  Only
  * the API writes such a file: without "write=on", none is needed unless overrides are kept. */
 bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
@@ -82,7 +65,7 @@ bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     }
 
     zone.override_file.fd
-        = goes_on ? fcntl(former->override_file.fd, F_DUPFD_CLOEXEC, 0) : make_unnamed(cf);
+        = goes_on ? fcntl(former->override_file.fd, F_DUPFD_CLOEXEC, 0) : create_unnamed_file();
     if (zone.override_file.fd != NGX_INVALID_FILE) { return true; }
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
