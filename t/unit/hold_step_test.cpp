@@ -33,16 +33,7 @@ static struct {
     decltype(all) known; /* of before */
     act_t others;
     unsigned deaths;
-    unsigned wrong;
-    unsigned wrong_at;
-    const char *what;
 } run;
-
-static void wrong(const char *what) {
-    run.wrong++;
-    run.wrong_at = step.accesses;
-    run.what = what;
-}
 
 static int take(unsigned worker, unsigned n, uint64_t key = KEY) {
     return takes(&all.holdings[worker], all.zone, &all.hold[worker][n], key, LIMIT, 1, 1);
@@ -216,14 +207,6 @@ static void begin(act_t before) {
     save();
 }
 
-static void end(const char *name) {
-    step_end();
-
-    if (run.wrong > 0) {
-        fail_msg("%s: %u times %s, the last at access %u", name, run.wrong, run.what, run.wrong_at);
-    }
-}
-
 static Slot &slot(unsigned n) {
     return WordSlots(all.zone).slot(n / Line::kSlots, n % Line::kSlots);
 }
@@ -233,10 +216,10 @@ static void check_slots() {
     for (unsigned n = 0; n < PAIR_SLOTS; n++) {
         const Copy copy = Copy::read(slot(n));
 
-        if (copy.kind == Copy::tentative) { wrong("a slot is lost"); }
+        if (copy.kind == Copy::tentative) { step_fault("a slot is lost"); }
 
         if (copy.kind == Copy::confirmed && InFlight::mark(copy.bare_state()) != 0) {
-            wrong("a mark stays");
+            step_fault("a mark stays");
         }
     }
 }
@@ -252,9 +235,9 @@ static void check(unsigned first, unsigned last) {
             held += count(worker, key);
         }
 
-        if (held > LIMIT) { wrong("the limit was exceeded"); }
-        if (held_of(all.zone, key) > held) { wrong("units have leaked"); }
-        if (held_of(all.zone, key) < held) { wrong("units that are held do not count"); }
+        if (held > LIMIT) { step_fault("the limit was exceeded"); }
+        if (held_of(all.zone, key) > held) { step_fault("units have leaked"); }
+        if (held_of(all.zone, key) < held) { step_fault("units that are held do not count"); }
     }
 
     for (unsigned worker = first; worker <= last; worker++) {
@@ -263,7 +246,7 @@ static void check(unsigned first, unsigned last) {
         }
     }
 
-    if (all.ledger->sums(nullptr, 1).requests != requests) { wrong("the ledger is wrong"); }
+    if (all.ledger->sums(nullptr, 1).requests != requests) { step_fault("the ledger is wrong"); }
 
     check_slots();
 }
@@ -274,7 +257,7 @@ static void check_after_death(const act_t others) {
     others();
 
     if (count(1) > LIMIT || held_of(all.zone, KEY) < count(1)) {
-        wrong("units that are held do not count after a death");
+        step_fault("units that are held do not count after a death");
     }
 
     save();
@@ -287,7 +270,7 @@ static void check_after_death(const act_t others) {
         if (is_dead) { all.holdings[1].recover(0); }
 
         check(1, 1);
-        if (all.ledger->is_used(0)) { wrong("the seat is still in use"); }
+        if (all.ledger->is_used(0)) { step_fault("the seat is still in use"); }
     }
 }
 
@@ -301,7 +284,7 @@ static void test_deaths(void **) {
                 is_dead = step_other_dies(scene.work, changes);
                 run.deaths = changes;
                 check_after_death(other.act);
-                end(scene.name);
+                step_end_of(scene.name);
             }
 
             assert_true(run.deaths > 1);
@@ -341,7 +324,7 @@ static int check_stalls(const char *name, act_t work, unsigned changes) {
 
             if (changes != 0) {
                 all.holdings[0].recover(1);
-                if (all.ledger->is_used(1)) { wrong("the seat is still in use"); }
+                if (all.ledger->is_used(1)) { step_fault("the seat is still in use"); }
                 check(0, 0);
             } else {
                 check(0, 1);
@@ -362,7 +345,7 @@ static void test_stalls(void **) {
                 begin(scene.before);
                 run.others = other.act;
                 some_died = check_stalls(scene.name, scene.work, changes);
-                end(scene.name);
+                step_end_of(scene.name);
             }
         }
     }
@@ -384,7 +367,7 @@ static void test_stalls_of_recovery(void **) {
                 run.others = other.act;
                 check_stalls(
                     "a recovery", [] { all.holdings[0].recover(2); }, 0);
-                end("a recovery");
+                step_end_of("a recovery");
             }
         }
     }

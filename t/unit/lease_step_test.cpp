@@ -29,16 +29,7 @@ static struct {
     uint8_t before[PAGE_BYTES]; /* the work */
     uint8_t last[PAGE_BYTES];
     unsigned deaths;
-    unsigned wrong;
-    unsigned wrong_at;
-    const char *what;
 } run;
-
-static void wrong(const char *what) {
-    run.wrong++;
-    run.wrong_at = step.accesses;
-    run.what = what;
-}
 
 /* ---- what a worker does ---- */
 
@@ -135,14 +126,6 @@ static Leases *begin(act_t before) {
     return leases;
 }
 
-static void end(const char *name) {
-    step_end();
-
-    if (run.wrong > 0) {
-        fail_msg("%s: %u times %s, the last at access %u", name, run.wrong, run.what, run.wrong_at);
-    }
-}
-
 /* Spends all, of memory that it leaves alone; returns what is left over. */
 static int check_balance(const void *memory) {
     alignas(64) static uint8_t copy[PAGE_BYTES];
@@ -159,7 +142,7 @@ static int check_balance(const void *memory) {
         for (unsigned limit = 0; limit < LIMITS; limit++) {
             rest += left[key][limit];
 
-            if (left[key][limit] < 0) { wrong("more was spent than added"); }
+            if (left[key][limit] < 0) { step_fault("more was spent than added"); }
         }
     }
 
@@ -190,7 +173,7 @@ static void die(void) {
     add_units(leases, 0, 1, NOW_MS + 2);
     add_units(leases, 1, 1, NOW_MS + 1 + LEASE_MS);
 
-    if (check_balance(leases) != 0) { wrong("not all was spent after a death"); }
+    if (check_balance(leases) != 0) { step_fault("not all was spent after a death"); }
 
     memcpy(balance, kept, sizeof(balance));
 }
@@ -218,7 +201,7 @@ static void test_deaths(void **state) {
         step.after = die;
         STEP_THROUGH(scenes[i].work(leases));
         assert_true(run.deaths > 0);
-        end(scenes[i].name);
+        step_end_of(scenes[i].name);
     }
 }
 
@@ -242,11 +225,11 @@ static void check_stalls(const char *name, act_t before, act_t work, act_t other
         },
         [&] { work(leases); },
         [&] {
-            if (check_balance(leases) > 0 && lossless) { wrong("units were lost"); }
+            if (check_balance(leases) > 0 && lossless) { step_fault("units were lost"); }
         });
 
     assert_true(times > 3);
-    end(name);
+    step_end_of(name);
 }
 
 static void test_stalls(void **state) {

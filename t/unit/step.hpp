@@ -26,6 +26,13 @@ static struct {
     void (*stopped)(void); /* called then, once; the rest runs freely */
 } step;
 
+/* Faults since step_begin(). */
+static struct {
+    unsigned n;
+    unsigned last_at; /* accesses before the last one */
+    const char *last;
+} step_faults;
+
 static int step_sees(const void *word) {
     return step.is_stepping && (uintptr_t)word - (uintptr_t)step.memory < step.bytes;
 }
@@ -55,6 +62,7 @@ static void step_set_patience(long s) {
 /* New memory until step_end(). */
 static void *step_begin(size_t bytes) {
     memset(&step, 0, sizeof(step));
+    memset(&step_faults, 0, sizeof(step_faults));
     step.bytes = bytes;
     step.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -71,6 +79,23 @@ static void step_end(void) {
     limit_sliding::before_access = NULL;
     limit_sliding::after_access = NULL;
     munmap(step.memory, step.bytes);
+}
+
+/* Notes a fault.  A check that is called at an access must not fail the test there. */
+static inline void step_fault(const char *what) {
+    step_faults.n++;
+    step_faults.last_at = step.accesses;
+    step_faults.last = what;
+}
+
+/* Does step_end(), and fails if there were faults. */
+static inline void step_end_of(const char *name) {
+    step_end();
+
+    if (step_faults.n > 0) {
+        fail_msg("%s: %u times %s, the last at access %u", name, step_faults.n, step_faults.last,
+                 step_faults.last_at);
+    }
 }
 
 #define STEP_THROUGH(work)                                                                         \
