@@ -376,5 +376,5 @@ int main(void) {
         cmocka_unit_test(takes_what_was_added_in_a_crowd),
     };
 
-    return cmocka_run_group_tests_name("pending", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("outbox", tests, NULL, NULL);
 }

@@ -93,16 +93,16 @@ bool accept(weak::Outcome &) { return true; }
 
 Outbox *outbox;
 
-void build_pending(void *memory) {
+void build_outbox(void *memory) {
     uint64_t due_ms;
 
     outbox = Outbox::init(memory, 64 + 128);
     outbox->add(hash_of(1), 1, kNowMs - 1000, 1000, &due_ms);
 }
 
-/* The entries of others can be given away. */
+/* The other keys can be evicted. */
 void build_crowd(void *memory) {
-    build_pending(memory);
+    build_outbox(memory);
 
     for (uint64_t key = 10; key < 13; key++) {
         uint64_t units;
@@ -114,7 +114,7 @@ void build_crowd(void *memory) {
     }
 }
 
-/* Of the entries, only that of the second key can be given away. */
+/* Only the second key can be evicted. */
 void build_idle(void *memory) {
     uint64_t units;
     uint64_t due_ms;
@@ -151,7 +151,7 @@ void take() {
     outbox->done(hash_of(key), kNowMs, {0, false, kNowMs, 0, 0}, &due_ms);
 }
 
-void end_pending() {
+void end_outbox() {
     weak::note(1010 + outbox->units(hash_of(1)));
     weak::note(1020 + outbox->units(hash_of(2)));
 }
@@ -197,23 +197,23 @@ std::vector<weak::Scene> cache_scenes() {
           {find_refusal<1>, find_refusal<2>}},
          end_refusals,
          accept},
-        {"pending: units of a key",
+        {"outbox: units of a key",
          100,
-         build_pending,
+         build_outbox,
          {{add<1>, add<1>}, {take<1>}, {add<1>, take<1>}},
-         end_pending,
+         end_outbox,
          no_unit_is_lost<1>},
-        {"pending: entries are given away",
+        {"outbox: keys are evicted",
          100,
          build_crowd,
          {{add<2>, take<2>}, {take<1>, add<1>}, {add<2>, add<1>}},
-         end_pending,
+         end_outbox,
          no_unit_is_lost<1>},
-        {"pending: an entry is given away as its key returns",
+        {"outbox: a key is evicted as it returns",
          100,
          build_idle,
          {{add<1>}, {add<2>}, {add<2>}},
-         end_pending,
+         end_outbox,
          no_unit_is_lost<0>},
     };
 }

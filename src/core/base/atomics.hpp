@@ -44,6 +44,11 @@ inline uint64_t load(const uint64_t *word) {
     return shared(const_cast<uint64_t *>(word)).load(std::memory_order_relaxed);
 }
 
+/* Writes a word that needs no order relative to other words. */
+inline void store(uint64_t *word, uint64_t value) {
+    shared(word).store(value, std::memory_order_relaxed);
+}
+
 /* Returns the field-wise sum of n objects in shared memory that consist of 64-bit counters. */
 template <class Counters>
 Counters sum_of(const Counters *parts, size_t n) {

@@ -4,10 +4,27 @@
 
 namespace limit_sliding {
 
-void FactTable::init(size_t bytes, uint64_t secret) {
-    assert(bytes >= kBytesMin);
+void FactTable::init(size_t bytes, uint64_t secret, unsigned further) {
+    const size_t line_bytes = sizeof(Line) + kLinePlaces * further * sizeof(uint64_t);
+    assert(bytes >= sizeof(FactTable) + line_bytes);
     secret_ = secret;
-    line_count_ = marks_.init(bytes - sizeof(FactTable)) / sizeof(Line);
+    further_count_ = further;
+    line_count_ = marks_.init(bytes - sizeof(FactTable)) / line_bytes;
+}
+
+uint64_t *FactTable::further_of(const Place &place) const {
+    const auto number = &place - lines()->places;
+    return reinterpret_cast<uint64_t *>(lines() + line_count_)
+           + static_cast<uint64_t>(number) * further_count_;
+}
+
+uint64_t *FactTable::further(uint64_t hash) const {
+    uint64_t *words = nullptr;
+    visit_places(hash, [&](const Place &place, uint64_t) {
+        words = further_of(place);
+        return true;
+    });
+    return words;
 }
 
 void FactTable::raise_until(uint64_t until_ms) {
@@ -58,6 +75,10 @@ bool FactTable::take(const Seen &seen, uint64_t keyed_hash, uint64_t fact) {
     if (!is_alone(place, keyed_hash, tag)) {
         replace(&place.state, tag, kWithdrawn);
         return false;
+    }
+
+    for (uint64_t i = 0; i < further_count_; i++) {
+        store(&further_of(place)[i], 0);
     }
 
     return replace(&place.state, tag, state_of(fact, tag));

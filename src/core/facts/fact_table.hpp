@@ -13,9 +13,10 @@
 namespace limit_sliding {
 
 /* The worth of a fact.  Facts of the lowest kind are evicted first, within a kind facts of the
- * lowest rank.  A table defines its kinds from kFirst on. */
+ * lowest rank.  A table defines its kinds from kFirst on.  Facts of the kind kPinned are not
+ * evicted. */
 struct Worth {
-    enum Kind { kNothing, kClaim, kFirst };
+    enum Kind { kNothing, kClaim, kFirst, kPinned = INT32_MAX };
 
     int kind;
     uint64_t rank;
@@ -44,7 +45,10 @@ struct Worth {
  * address is withdrawn.  The claim of a dead process can be taken over.  Each claim advances the
  * generation, so that a stalled process cannot replace the state of another key.
  *
- * The lines, and the marks of their pages, follow the table in shared memory.
+ * A table may have further words for each place.  They are 0 when a key takes the place; a process
+ * that was stalled while it took the place may set them to 0 again later.
+ *
+ * The lines, the further words, and the marks of pages of lines follow the table in shared memory.
  */
 class alignas(64) FactTable {
 public:
@@ -56,14 +60,18 @@ protected:
     static constexpr size_t kLinePlaces = 4;
     static constexpr unsigned kFactBits = 60;
 
-    /* `bytes` >= kBytesMin include the table itself.  The secret keeps clients from choosing keys
-     * that share places; 0 if the hashes depend on a secret already. */
-    void init(size_t bytes, uint64_t secret);
+    /* `bytes` >= kBytesMin, plus 32 for each further word of a place, include the table itself.
+     * The secret keeps clients from choosing keys that share places; 0 if the hashes depend on a
+     * secret already.  `further` is the number of further words of a place. */
+    void init(size_t bytes, uint64_t secret, unsigned further = 0);
 
     /* Calls visit(fact) with the fact of a key, for each of its places until visit() returns true;
      * most keys have one place.  Returns true if visit() did. */
     template <class Visit>
     bool look(uint64_t hash, const Visit &visit) const;
+
+    /* Returns the further words of a key, or nullptr if the key has no place. */
+    uint64_t *further(uint64_t hash) const;
 
     /* Changes the fact of a key by change(fact), which gets 0 if the key has none.  A new key
      * takes the place of the fact with the least worth(hash, fact); `hash` has the lowest 50 bits.
@@ -171,20 +179,24 @@ private:
         return lines()[half * line_count_ >> 32];
     }
 
+    template <class Visit>
+    bool visit_places(uint64_t hash, const Visit &visit) const;
     template <class Worthy>
     Search search(uint64_t keyed_hash, const Worthy &worth) const;
+    uint64_t *further_of(const Place &place) const;
     bool is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const;
     bool take(const Seen &seen, uint64_t keyed_hash, uint64_t fact);
 
     uint64_t secret_;
     uint64_t line_count_;
     uint64_t until_ms_;
+    uint64_t further_count_;
     PageMarks marks_;
 };
 
-/* Inline, because each request calls this function while some key of the zone has a fact. */
+/* Calls visit(place, fact) for each place of a key until visit() returns true. */
 template <class Visit>
-inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
+inline bool FactTable::visit_places(uint64_t hash, const Visit &visit) const {
     const uint64_t keyed_hash = keyed(hash);
     const uint64_t tag = tag_of(keyed_hash);
 
@@ -199,7 +211,7 @@ inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
             const uint64_t state = read(place.state);
 
             /* the place has not changed its key between the reads */
-            if (!is_claim(state) && read(place.tag) == seen && visit(state >> kFactShift)) {
+            if (!is_claim(state) && read(place.tag) == seen && visit(place, state >> kFactShift)) {
                 return true;
             }
         }
@@ -208,10 +220,16 @@ inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
     return false;
 }
 
+/* Inline, because each request calls this function while some key of the zone has a fact. */
+template <class Visit>
+inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
+    return visit_places(hash, [&](const Place &, uint64_t fact) { return visit(fact); });
+}
+
 template <class Worthy>
 FactTable::Search FactTable::search(uint64_t keyed_hash, const Worthy &worth) const {
     const uint64_t tag = tag_of(keyed_hash);
-    Search found = {Search::kAgain, {}, {INT32_MAX, UINT64_MAX}};
+    Search found = {Search::kAgain, {}, {Worth::kPinned, UINT64_MAX}};
 
     for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
         for (Place &place : line_of(keyed_hash, choice).places) {
@@ -252,6 +270,8 @@ bool FactTable::update(uint64_t hash, int kept, const Worthy &worth, const Chang
         uint64_t fact = is_held ? found.seen.fact() : 0;
 
         if (!change(fact)) { return false; }
+
+        if (!is_held && found.worth.kind == Worth::kPinned) { return false; }
 
         if (!is_held && found.worth.kind >= kept && worth(keyed_hash, fact) < found.worth) {
             return false;

@@ -32,7 +32,7 @@ template <class T>
 void wipe_words(T *part) {
     auto *words = reinterpret_cast<uint64_t *>(part);
     for (size_t i = 0; i < sizeof(T) / sizeof(uint64_t); i++) {
-        shared(&words[i]).store(0, std::memory_order_relaxed);
+        store(&words[i], 0);
     }
 }
 
@@ -125,9 +125,7 @@ Offenders::Text Offenders::Text::read() const {
 void Offenders::Text::keep(const Text &wanted) {
     size_t n = wanted.used();
     for (size_t i = 0; i < n; i++) {
-        if (load(&words[i]) != wanted.words[i]) {
-            shared(&words[i]).store(wanted.words[i], std::memory_order_relaxed);
-        }
+        if (load(&words[i]) != wanted.words[i]) { store(&words[i], wanted.words[i]); }
     }
 }
 

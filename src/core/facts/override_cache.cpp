@@ -130,12 +130,8 @@ void OverrideCache::set(uint64_t hash, const Override &own) {
     const uint64_t value = own.code();
     if (is_known && seen.value == value && seen.is_used()) { return; }
 
-    if (own.is_set() && !has_overrides()) {
-        shared(&has_overrides_).store(1, std::memory_order_relaxed);
-    }
-    if (own.window.is_given() && !has_windows()) {
-        shared(&has_windows_).store(1, std::memory_order_relaxed);
-    }
+    if (own.is_set() && !has_overrides()) { store(&has_overrides_, 1); }
+    if (own.window.is_given() && !has_windows()) { store(&has_windows_, 1); }
 
     if (!own.is_set()) {
         place = nullptr;

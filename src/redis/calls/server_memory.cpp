@@ -41,9 +41,9 @@ uint64_t number_of(std::string_view info, std::string_view name) {
 void publish(const MemoryErrand &errand) {
     SharedMemoryReport &report = errand.redis->shared->memory;
 
-    shared(&report.memory.bytes).store(errand.sum.bytes, std::memory_order_relaxed);
-    shared(&report.memory.max_bytes).store(errand.sum.max_bytes, std::memory_order_relaxed);
-    shared(&report.memory.evicted).store(errand.sum.evicted, std::memory_order_relaxed);
+    store(&report.memory.bytes, errand.sum.bytes);
+    store(&report.memory.max_bytes, errand.sum.max_bytes);
+    store(&report.memory.evicted, errand.sum.evicted);
     shared(&report.told_ms).store(ngx_current_msec, std::memory_order_release);
 }
 

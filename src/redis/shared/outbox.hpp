@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/facts/fact_table.hpp"
+
 namespace limit_sliding {
 
 /*
@@ -15,27 +17,22 @@ namespace limit_sliding {
  * If the sender has died, the next worker that adds to long overdue units sends them.  While
  * units of a key are under way, no other units of the key are taken.
  *
- * A key may be in each of the four entries of its set, two cache lines.  An entry is in use while
- * it has units, waits to be sent, or is under way; a new key takes an unused entry.  The word of
- * an entry has all fields that change at once:
+ * The fact of a key has all fields that change at once:
  *
- *     generation 8 | due, ms 22 | look 1 | busy 1 | units 32
+ *     due, ms 22 | look 1 | busy 1 | units 32
  *
- * `busy` is set while units are under way, and `look` if Redis must be asked even without units;
- * both are set while the entry is given to another key.  The generation changes then, so that no
- * units are added to another key's: the tag is read after the word, and the word is swapped only
- * if it is still the same.  Two processes may give two entries to a key at once; the units of
- * both are taken together.
+ * `busy` is set while units are under way, and `look` if Redis must be asked even without units.
+ * A new key takes the place of a key that has neither units nor a call under way.
  *
  * Times are modulo 70 minutes, and none is further ahead than kWaitMaxMs: a time that seems to be
  * is in the past.
  */
-class alignas(64) Outbox {
+class Outbox : public FactTable {
 public:
     /* The longest time in ms for which units wait or are under way, apart from a few seconds. */
     static constexpr uint64_t kWaitMaxMs = 130000;
 
-    /* Makes a table in `memory`: `bytes` >= 192, zeroed, aligned to 64. */
+    /* Makes the table in `bytes` >= 192 of zeroed memory, aligned to 64. */
     static Outbox *init(void *memory, size_t bytes);
 
     enum class Added {
@@ -45,7 +42,7 @@ public:
     };
 
     /* Adds 1 .. UINT32_MAX units of the key with this hash, which are due an interval after the
-     * last ones were taken.  *due_ms is set with kSend.  kFull: the entries of the set are in use
+     * last ones were taken.  *due_ms is set with kSend.  kFull: all places of the key are in use
      * for other keys, or the sum of units is too large. */
     Added add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
               uint64_t *due_ms);
@@ -92,20 +89,14 @@ public:
     };
 
     /* Read and replace the last reply, for a worker that has taken the key's units and is not
-     * late: until then the entry is given to no other key. */
+     * late: until then the key keeps its place. */
     Seen seen(uint64_t hash, uint64_t now_ms) const;
 
     void set_seen(uint64_t hash, const Seen &seen);
 
 private:
-    struct Entry;
-    struct Set;
-
-    Set &set_of(uint64_t hash) const;
-    Entry *find(uint64_t hash) const;
-    Entry *find_or_insert(uint64_t hash, uint64_t now_ms);
-
-    uint64_t sets_;
+    template <class Change>
+    bool update(uint64_t hash, uint64_t now_ms, const Change &change);
 };
 
 } // namespace limit_sliding

@@ -21,8 +21,8 @@ class History {
 public:
     explicit History(fuzz::Input &input) : input_(input) {
         memset(memory_, 0, sizeof(memory_));
-        pending_ = Outbox::init(memory_, sizeof(memory_));
-        CHECK(pending_ != nullptr);
+        outbox_ = Outbox::init(memory_, sizeof(memory_));
+        CHECK(outbox_ != nullptr);
     }
 
     void step() {
@@ -46,7 +46,7 @@ public:
             subtract();
         }
 
-        CHECK(pending_->units(hash()) == units_[key_]);
+        CHECK(outbox_->units(hash()) == units_[key_]);
     }
 
 private:
@@ -59,7 +59,7 @@ private:
     void add() {
         const uint64_t units = 1 + input_.number() % UINT32_MAX;
         uint64_t due_ms = 0;
-        const auto added = pending_->add(hash(), units, now_ms_, kIntervalMs, &due_ms);
+        const auto added = outbox_->add(hash(), units, now_ms_, kIntervalMs, &due_ms);
         if (added != Outbox::Added::kFull) { units_[key_] += units; }
 
         if (added == Outbox::Added::kSend) { check_due(due_ms); }
@@ -68,7 +68,7 @@ private:
     void take() {
         uint64_t units, due_ms = 0;
         const auto took
-            = pending_->take(hash(), now_ms_, input_.below(200000), input_.flag(), &units, &due_ms);
+            = outbox_->take(hash(), now_ms_, input_.below(200000), input_.flag(), &units, &due_ms);
         CHECK(units == (took == Outbox::Took::kTaken ? units_[key_] : 0));
         if (took == Outbox::Took::kLater) { CHECK(due_ms > now_ms_); }
 
@@ -91,7 +91,7 @@ private:
         rest.look_ms = now_ms_ + input_.below(1000);
 
         uint64_t due_ms = 0;
-        const auto added = pending_->done(hash(), now_ms_, rest, &due_ms);
+        const auto added = outbox_->done(hash(), now_ms_, rest, &due_ms);
         if (added != Outbox::Added::kFull) {
             units_[key_] = std::min<uint64_t>(UINT32_MAX, units_[key_] + rest.units);
         }
@@ -104,25 +104,25 @@ private:
 
     void look() {
         uint64_t due_ms = 0;
-        if (pending_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Outbox::Added::kSend) {
+        if (outbox_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Outbox::Added::kSend) {
             check_due(due_ms);
         }
 
         const Outbox::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
-        pending_->set_seen(hash(), seen);
-        const Outbox::Seen known = pending_->seen(hash(), now_ms_);
+        outbox_->set_seen(hash(), seen);
+        const Outbox::Seen known = outbox_->seen(hash(), now_ms_);
         CHECK(known.at_ms <= now_ms_ && known.used <= seen.used);
     }
 
     void subtract() {
         const uint64_t wanted = input_.number();
-        const uint64_t subtracted = pending_->subtract(hash(), wanted);
+        const uint64_t subtracted = outbox_->subtract(hash(), wanted);
         CHECK(subtracted == std::min(wanted, units_[key_]));
         units_[key_] -= subtracted;
     }
 
     fuzz::Input &input_;
-    Outbox *pending_;
+    Outbox *outbox_;
     uint64_t now_ms_ = 1000000;
     uint64_t key_ = 0;
     std::map<uint64_t, uint64_t> units_; /* that wait, of each key */
