@@ -19,6 +19,7 @@ $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=3 algorithm=leaky_bucket;
     limit_sliding_zone $limit_sliding_client zone=clients:1m rate=2 window=30d;
     limit_sliding_zone $arg_key zone=held:1m inflight=2;
+    limit_sliding_zone $arg_key zone=few:32k rate=1 window=30d full=deny;
     map $arg_none $none { default ''; }
 HTTP
     location /two { limit_sliding zone=two; empty_gif; }
@@ -143,6 +144,17 @@ is told(two => 1, 'peek("i", { rate = "2/1m" })'), 'admitted 2 2 local', '... wh
 is lua('say(zone("any"):forget("nobody"))'), 'true nil', 'forget needs no limit';
 is lua('say(zone("any"):charge("nobody", 1))'), 'nil no limit of the key is known: give "rate"',
     '... but charge does';
+is lua(<<'LUA'), 'true no room for the key true nil', 'charge: a full zone with full=deny has no room for a new key';
+    local few = zone("few")
+    for n = 1, 5000 do few:take(n) end
+    for n = 1, 5000 do
+        local done, why = few:charge("new " .. n, 1)
+        if not done then
+            say(few:charge(1, 5), why, few:charge("new " .. n, 0))
+            break
+        end
+    end
+LUA
 is lua('say(zone("two"):charge("i", -1))'), 'nil invalid number of units "-1"', 'units are not negative';
 is lua('say(zone("two"):charge("i", 1, { cost = 2 }))'), 'nil unknown option "cost"', '... and are no option';
 is lua('say(zone("two"):give_back("i"))'), 'nil invalid number of units "nil"', '... and must be given';

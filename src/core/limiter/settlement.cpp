@@ -168,15 +168,24 @@ bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t 
 }
 
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost == 0) { return 0; }
+    uint64_t lost;
+    (void)charge(claim, cost, now_ms, &lost);
+    return lost;
+}
+
+bool charge(const Claim &claim, uint64_t cost, uint64_t now_ms, uint64_t *lost) {
+    *lost = 0;
+    if (cost == 0) { return true; }
 
     const uint64_t recorded = fill_history(claim, cost, now_ms);
+    const bool has_room = recorded != kNever;
 
-    if (recorded == kNever) { return cost; }
+    *lost = has_room ? cost - recorded : cost;
+    if (has_room && claim.debts != nullptr) {
+        *lost = Debtor(claim, now_ms).add(*lost, recorded != 0);
+    }
 
-    const uint64_t rest = cost - recorded;
-
-    return claim.debts == nullptr ? rest : Debtor(claim, now_ms).add(rest, recorded != 0);
+    return has_room;
 }
 
 void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms) {

@@ -24,6 +24,9 @@ void record_rejected(Claim *claim, uint64_t now_ms);
  * full. */
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
+/* Does the same, and sets *lost to these units.  Returns false if the zone is full. */
+bool charge(const Claim &claim, uint64_t cost, uint64_t now_ms, uint64_t *lost);
+
 /* Refunds a part of the cost that an admitted claim consumed at since_ms.  claim.state must be the
  * state after the admission.  The history gets back no units that have left the window, and none
  * after 128 windows or two hours. */

@@ -81,18 +81,14 @@ void init_claim(KeyRequest &key) {
 
 bool charge_here(KeyRequest &key) {
     set_limit(key, key.basis());
-    Claim claim = as_local(key.claim);
+    const Claim claim = as_local(key.claim);
     if (key.charge.cost < 0) {
         give_back(claim, -key.charge.cost, ngx_current_msec);
         return true;
     }
 
-    const uint64_t cost = key.charge.cost;
-    if (charge(claim, cost, ngx_current_msec) != cost) { return true; }
-
-    /* A key whose debt is at its maximum has used units, but a key without a place has none. */
-    acquire(&claim, 1, ngx_current_msec);
-    return claim.policy->used(claim.describe(ngx_current_msec)) != 0;
+    uint64_t lost;
+    return charge(claim, key.charge.cost, ngx_current_msec, &lost);
 }
 
 void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method) {

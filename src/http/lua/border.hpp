@@ -32,7 +32,8 @@ enum LuaCode : int {
     kLuaAway = -6,    /* Redis does not answer */
     kLuaRefused = -7, /* Redis has replied with an error */
     kLuaNoHold = -8,  /* the request holds nothing of the key */
-    kLuaCodes = 9     /* number of texts: one for each error, and an empty one for kLuaDone */
+    kLuaNoRoom = -9,  /* a full zone with full=deny has no place for the key */
+    kLuaCodes = 10    /* number of texts: one for each error, and an empty one for kLuaDone */
 };
 
 /* Operations of limit_sliding_lua_run() and limit_sliding_lua_ask(). */

@@ -25,6 +25,7 @@ constexpr const char *kTexts[] = {
     "redis does not answer",
     "redis did not do it, see the log",
     "the request holds nothing of the key",
+    "no room for the key",
 };
 
 static_assert(std::size(kTexts) == kLuaCodes, "each code has a text");

@@ -167,14 +167,17 @@ void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding
     }
 }
 
-void settle_here(const LuaCall &call, Claim claim) {
+bool settle_here(const LuaCall &call, const Claim &claim) {
     /* A blocked key counts nothing. */
-    if (claim.verdict != nullptr) { return; }
+    if (claim.verdict != nullptr) { return true; }
 
     const bool is_charge = call.operation == kLuaCharge;
     uint64_t units = call.units;
+    bool has_room = true;
     if (is_charge) {
-        units -= charge(claim, units, ngx_current_msec);
+        uint64_t lost;
+        has_room = charge(claim, units, ngx_current_msec, &lost);
+        units -= lost;
     } else {
         give_back(claim, units, ngx_current_msec);
     }
@@ -182,6 +185,8 @@ void settle_here(const LuaCall &call, Claim claim) {
     if (kHasRedis && claim.remote != nullptr && is_synced(claim)) {
         is_charge ? sync_redis(claim, units) : unsync_redis(claim, units);
     }
+
+    return has_room;
 }
 
 void forget_key(const LuaCall &call, Claim claim, LuaClaim &memory) {
@@ -211,8 +216,8 @@ LuaCode run_here(const LuaCall &call, limit_sliding_verdict *verdict, Hold *hold
 
     if (call.operation == kLuaForget) {
         forget_key(call, claim, memory);
-    } else if (!memory.is_unlimited) {
-        settle_here(call, claim);
+    } else if (!memory.is_unlimited && !settle_here(call, claim)) {
+        return kLuaNoRoom;
     }
 
     return kLuaDone;

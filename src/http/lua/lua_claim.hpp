@@ -63,8 +63,9 @@ bool decide_by_ban(const LuaCall &call, Claim &claim, LuaClaim &memory);
 /* Counts a decided claim, unless the call only peeks, and describes the claim. */
 void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding_verdict *verdict);
 
-/* Charges the units of the call to the claim's key, or gives them back, in this node's memory. */
-void settle_here(const LuaCall &call, Claim claim);
+/* Charges the units of the call to the claim's key, or gives them back, in this node's memory.
+ * Returns false if a key to be charged has no place in a full zone. */
+bool settle_here(const LuaCall &call, const Claim &claim);
 
 /* Deletes the facts about the key in this node's memory.  The claim has its RemoteClaim. */
 void forget_key(const LuaCall &call, Claim claim, LuaClaim &memory);

@@ -160,7 +160,7 @@ LuaCode end_charge(Wait &wait, limit_sliding_verdict *) {
     if (make_settled(wait, &code)) {
         forget_claim(wait.call.zone->conf(), claim_of(wait), NGX_HTTP_POST);
         claim_of(wait).fit_core();
-        settle_here(wait.call, claim_of(wait));
+        (void)settle_here(wait.call, claim_of(wait));
     }
 
     return code;
