@@ -4,6 +4,7 @@
 use v5.36;
 use utf8;
 
+use IO::Socket::INET;
 use Test::More;
 
 use LimitSliding::Api;
@@ -18,7 +19,10 @@ plan skip_all => LimitSliding::Browser::lacking()
 
 my $SECRET = 'sk-live-0123456789abcdef';
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
+my $silent = IO::Socket::INET->new(Proto => 'tcp', Listen => 8,
+    LocalAddr => '127.0.0.1') or die "listen: $!";
+
+my $nginx = LimitSliding::Test->new->start(<<'CONF' =~ s/%%SILENT%%/$silent->sockport/er);
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
@@ -35,7 +39,7 @@ http {
         location /bans    { limit_sliding zone=bans; empty_gif; }
         location /address { limit_sliding zone=address; empty_gif; }
         location /client  { limit_sliding zone=client; empty_gif; }
-        location /running { limit_sliding zone=running; empty_gif; }
+        location /running { limit_sliding zone=running; proxy_pass http://127.0.0.1:%%SILENT%%; }
         location /limits  { limit_sliding_api write=on; }
         location /read    { limit_sliding_api; }
     }
@@ -99,6 +103,12 @@ sub one($key = 'a') {
 traffic(5, '/one', 'a');
 traffic(5, '/bans', $SECRET);
 ok live('limits'), 'the page';
+is $browser->run(<<'JS'), 'live', '... whose address ends with a percent sign';
+    location.hash = "#50%";
+    time = 0;
+    return poll().then(() => byId("state").textContent);
+JS
+ok live('limits'), 'the page';
 
 ok tab_to('Look up a key', 'Zone one'), 'by keyboard';
 $browser->press('Enter');
@@ -140,7 +150,16 @@ $browser->press('Escape');
 
 ok tab_to('Look up a key', 'Zone running'), 'requests in flight';
 $browser->press('Enter', 'a', 'Enter');
-says(qr/^used\s+0\n.*^limit\s+2$/ms, '... the limit of the zone');
+says(qr/^used\s+0\n.*^limit\s+2\n.*^in flight here\s+0\noldest of these\s+–$/ms,
+    '... the limit of the zone');
+my @running = map { $nginx->send_request('/running', headers => ['Key: a']) } 1, 2;
+ok wait_for(sub { api_key($nginx, 'running', 'a')->{in_flight} == 2 }), '... two requests';
+sleep 1;
+ok tab_to('Look up'), '... looked up';
+$browser->press('Enter');
+says(qr/^used\s+2\n.*^in flight here\s+2\noldest of these\s+[1-9][\d.]* s$/ms,
+    '... and the age of the older one');
+@running = ();
 unlike dialog(), qr/Forget/, '... which cannot be forgotten';
 ok tab_to('Limit'), '... a limit';
 $browser->press('9', 'Enter');

@@ -13,7 +13,7 @@ namespace {
  * "make page" renews the hashes, and "make check" fails if they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
                            "style-src 'sha256-Ty03sDNzB/0ZUvWXxPZWnUvab5UfCxuSpI8a3uo4c+c='; "
-                           "script-src 'sha256-XVTZCYx3hD6VHgBXrols1HAF52dRxHUXNK1fkB867hM='; "
+                           "script-src 'sha256-0zCZPZaKpgaobvOn9Cvnzm8ES50gCOAW+EIPBeXVLvE='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

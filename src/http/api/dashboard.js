@@ -109,6 +109,18 @@ function toggleCard(id) {
 }
 
 
+// Opens the card that the address names after "#".
+function openAddressed() {
+    try {
+        const id = decodeURIComponent(location.hash.slice(1));
+        openCard(id);
+        byId(id)?.scrollIntoView();
+    } catch {
+        // a percent sign of the address encodes nothing
+    }
+}
+
+
 // ---- updates ----
 
 // Shows the reason for a missing answer, or "", and the number of problems.
@@ -137,9 +149,8 @@ async function poll() {
         }
         const first = !time;
         tell("", show(await response.json()));
-        if (first && location.hash) {
-            openCard(decodeURIComponent(location.hash.slice(1)));
-            byId(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+        if (first) {
+            openAddressed();
         }
     } catch (error) {
         tell(error.message);

@@ -133,13 +133,17 @@ class KeyDialog {
 }
 
 function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
-    ban, source }) {
+    ban, source, in_flight, longest }) {
     const known = (value, text) => value === null ? NONE : text(value);
     const seconds = value => about(value * 1000);
     return {
         "used": known(used, count),
         "limit": known(limit, count),
         "remaining": known(remaining, count),
+        ...in_flight !== undefined && {
+            "in flight here": count(in_flight),
+            "oldest of these": in_flight ? seconds(longest) : NONE
+        },
         "more in": known(reset_ms, about),
         "window": typeof window === "number" ? duration(
             Math.round(window * 1000)) : window,
