@@ -37,7 +37,7 @@ decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a, uint32
                               trace_judge_t judge) {
     Policy policy = policy_of(a);
     decisions_t d;
-    trace_errors_t e;
+    trace_errors_t e = {};
 
     for (uint64_t s = 0; s < starts; s++) {
         trace_count_errors(trace, &policy, limit, 1000 * s, judge, &e);

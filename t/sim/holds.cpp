@@ -9,7 +9,7 @@
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/shares/unit_holder.hpp"
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 #include "traffic.hpp"
 #include "world.hpp"
 

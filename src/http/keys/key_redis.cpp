@@ -12,7 +12,7 @@
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "redis/calls/client.hpp"
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 
 namespace limit_sliding {
 namespace {

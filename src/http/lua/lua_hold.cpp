@@ -4,7 +4,7 @@
 
 #include "core/table/zone.hpp"
 #include "ngx/memory.hpp"
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 
 namespace limit_sliding {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/holds/hold.hpp"
 #include "core/limiter/limiter.hpp"
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 
 namespace limit_sliding {
 namespace {

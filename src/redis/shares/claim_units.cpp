@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 
 #include "redis/shares/share.hpp"
 
