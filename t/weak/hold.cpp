@@ -69,14 +69,18 @@ void build_used(void *memory) {
 void hold_again() {
     Claim claim = claim_of(kKey);
     holdings[0] = used;
+    holds[0] = {&holdings[0]};
     claim.hold = &holds[0];
     acquire(&claim, 1, kNowMs);
 }
 
+template <uint64_t key>
 void see_sum() {
-    const uint64_t hash = claim_of(kVictim).hash;
+    const uint64_t hash = claim_of(key).hash;
     weak::note(ledger->sums(&hash, kNowMs).units);
 }
+
+void see_all() { weak::note(ledger->sums(nullptr, kNowMs).units); }
 
 /* Each slot but one holds a unit, and the victim's is at rest. */
 template <uint64_t of>
@@ -97,7 +101,7 @@ void build_full(void *memory) {
 
 void end() {
     weak::note(held(kKey));
-    weak::note(ledger->sums(nullptr, kNowMs).units);
+    see_all();
 }
 
 /* The units of the worker that may have died are given back. */
@@ -132,10 +136,10 @@ std::vector<weak::Scene> hold_scenes() {
          end_mortal,
          nullptr,
          true},
-        {"in flight: a sum of a key, whose entry is another one's now",
+        {"in flight: sums, of which an entry has another key now",
          200,
          build_used,
-         {{hold_again, end_hold<0>}, {see_sum}},
+         {{hold_again}, {see_all, see_sum<kKey>}, {see_sum<kVictim>}},
          end},
         {"in flight: a slot at rest goes to another key",
          200,
