@@ -332,6 +332,8 @@ for my $case (
     [ '/file',           200, 'HEAD', method => 'HEAD' ],
     [ '/file',           200, 'HTTP/1.0', version => '1.0' ],
     [ '/file',           206, 'a range', headers => ['Range: bytes=0-1'] ],
+    [ '/file',           416, 'no such range', headers => ['Range: bytes=9-'] ],
+    [ '/file',           412, 'changed', headers => ['If-Match: "x"'] ],
     [ '/file',           304, 'not modified', headers => ['If-None-Match: *'] ],
     [ '/file',           405, 'POST', method => 'POST', body => 'x' ],
     [ '/proxy/file',     200, 'proxied' ],

@@ -184,7 +184,8 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
            && (told.reset.len == 0 || push(r, "X-RateLimit-Reset", told.reset));
 }
 
-/* Drops an upstream's fields that have the same names as ours. */
+/* Drops fields that have the same names as ours: of an upstream, or of a response that another
+ * filter has replaced by an error. */
 [[gnu::noinline]] void drop_fields(ngx_http_request_t *r, uint8_t headers) {
     for_each<ngx_table_elt_t>(r->headers_out.headers, [=](auto &h) {
         const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
@@ -205,7 +206,9 @@ bool add_fields(ngx_http_request_t *r, Context &ctx) {
     auto told = told_claims(ctx);
     if (told.shown == nullptr) { return true; }
 
-    if (r->upstream != nullptr) { drop_fields(r, ctx.headers); }
+    if (r->upstream != nullptr || ctx.told) { drop_fields(r, ctx.headers); }
+
+    ctx.told = true;
 
     ngx_str_t states;
     return print_states(r, ctx, told, &states)
