@@ -161,6 +161,31 @@ for my $name (@NAMES) {
 }
 
 
+# the rate of a place does not change how the zone's debts are paid
+
+my %WINDOWS = (equal => 'window=1d', calendar => 'window=day', month => 'window=month');
+@NAMES = sort keys %WINDOWS;
+
+serve(http => join('', map { <<"ZONE" } @NAMES), server => join('', map { <<"PLACE" } @NAMES));
+    limit_sliding_zone \$http_x_key zone=$_:1m rate=10 algorithm=fixed $WINDOWS{$_};
+ZONE
+    location /$_/ {
+        limit_sliding zone=$_ settle=\$upstream_http_x_cost;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+    location /$_-one/ {
+        limit_sliding zone=$_ rate=1;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+PLACE
+
+for my $name (@NAMES) {
+    is statuses("/$name/", 'debtor', 30), 200, "$name: owes";
+    my @waits = map { header(ask($_, 'debtor'), 'Retry-After') } "/$name/", "/$name-one/";
+    cmp_ok abs($waits[0] - $waits[1]), '<=', 1, "$name: the same wait at another rate";
+}
+
+
 # values
 
 serve(http => <<'HTTP', server => <<'SERVER');

@@ -208,9 +208,6 @@ void prepare_claim(Limit &limit) {
     limit.claim.records = zone.policy.counts_rejected;
     if (zone.policy.is_in_flight()) { limit.adapts |= Limit::kHolds; }
 
-    /* Calendar windows differ in length, so no header text is prepared for them. */
-    limit.claim.is_own = zone.policy.calendar != Calendar::kNone;
-
     if (limit.settles && limit.cost == 0) { limit.claim.reserve_nothing(); }
 
     if (limit.limit == 0) { return; }

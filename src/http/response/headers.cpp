@@ -158,7 +158,9 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
 
-    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own) {
+    /* Windows of the calendar differ in length, so no text is prepared for them. */
+    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own
+        || told.shown->policy->calendar != Calendar::kNone) {
         const auto print = [&](u_char *p, const Claim &claim) {
             return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
         };
