@@ -474,6 +474,7 @@ ZONE
     location /$_-none/ {
         limit_sliding zone=$_ count_status=401 cost=0;
         proxy_pass http://@{[ $application->server ]}/;
+        access_log %%DIR%%/ended status;
     }
     location /$_-beside/ {
         limit_sliding zone=$_ count_status=401;
@@ -520,14 +521,24 @@ for my $zone (@zones) {
     is get("/$zone-later/401", @key)->{status}, 429, "$zone: one after_auth rejects";
     uses($zone, $key[1], 0, 'which takes nothing, though 429 is of 4xx');
 
-    close_gate();
-    my $ended = (-s $log) // 0;
-    my $socket = $nginx->send_request("/$zone/200", @key);
-    ok wait_for(\&in_application), "$zone: a guess";
-    close $socket;
-    ok wait_for(sub { ((-s $log) // 0) > $ended }), "$zone: whose client leaves before the answer";
-    open_gate();
-    uses($zone, $key[1], 1, 'counts');
+    for my $guess (
+        [ $zone,        'a guess' ],
+        [ $zone,        'a guess after 100 Continue', 'Expect: 100-continue' ],
+        [ "$zone-none", 'a guess with cost=0' ],
+    ) {
+        my ($place, $name, @expect) = @$guess;
+        @key = key();
+        close_gate();
+        my $ended = (-s $log) // 0;
+        my $socket = $nginx->send_request("/$place/200", method => 'POST', body => 'x',
+            headers => [ @{ $key[1] }, @expect ]);
+        ok wait_for(\&in_application), "$zone: $name";
+        close $socket;
+        ok wait_for(sub { ((-s $log) // 0) > $ended }),
+            "$zone: $name, whose client leaves before the answer";
+        open_gate();
+        uses($zone, $key[1], 1, "$name counts");
+    }
 
     @key = key();
     ($statuses, $n) = at_once(8, "/$zone-none/401", @key);

@@ -18,6 +18,11 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
                        [=](auto &range) { return status >= range.from && status <= range.to; });
 }
 
+/* Returns false if the client gets no response, because the client has left before.  Such a request
+ * counts, so that clients that leave get no free guesses.  A "100 Continue" is sent before the
+ * header, and a header may never leave NGINX's buffers. */
+bool has_begun(const ngx_http_request_t *r) { return r->header_sent && r->connection->sent != 0; }
+
 /* Evaluates the final cost of the request.  Returns false if the value is empty or invalid. */
 [[gnu::always_inline]] inline bool evaluate_settle(ngx_http_request_t *r, const Limit &limit,
                                                    uint64_t &cost) {
@@ -66,17 +71,15 @@ void count(Claim claim) {
     const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
     const bool is_rejected = ctx.status == Status::kRejected
                              || (limit.dry_run && ctx.status == Status::kRejectedDryRun);
+    const bool counts = is_counted(limit, status);
     uint64_t cost = 0;
-    if (!is_rejected && is_counted(limit, status)) {
+    if (!is_rejected && (counts || !has_begun(r))) {
         if (limit.settle == nullptr) {
             if (reserved == 0) { count(claim); }
             return;
         }
 
-        if (!evaluate_settle(r, limit, cost)) { return; }
-    } else if (!is_rejected && r->connection->sent == 0) {
-        /* A client that leaves before the response gets no refund, and so no free guesses. */
-        return;
+        if (!counts || !evaluate_settle(r, limit, cost)) { return; }
     }
 
     settle(ctx, claim, reserved, cost);
