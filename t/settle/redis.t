@@ -34,6 +34,7 @@ sub node($server, $block = 'timeout 5s; connect_timeout 5s;') {
 
     add_header X-Source  \$limit_sliding_source  always;
     add_header X-Seconds \$request_time          always;
+    add_header X-Remaining \$limit_sliding_remaining always;
 CONF
     $nginx->write_file('html/held', 'x' x (16 << 20));
     return $nginx;
@@ -68,7 +69,8 @@ sub unsettled($nginx) {
 }
 
 # Sends a request that ends when the socket that it returns is closed. Redis has
-# admitted it: workers learn one by one that it is there again.
+# admitted it, or the node with sync=: workers learn one by one that it is there
+# again.
 sub hold($nginx, $path) {
     my ($socket, $head);
     wait_for(sub {
@@ -78,7 +80,7 @@ sub hold($nginx, $path) {
         for ($head = ''; $head !~ /\r\n\r\n/;) {
             sysread $socket, $head, 1024, length $head or last;
         }
-        return $head =~ m{^HTTP/1.1 200 .*^X-Source: redis\r$}ms;
+        return $head =~ m{^HTTP/1.1 200 .*^X-Source: (?:redis|cache)\r$}ms;
     }) or die "$path: $head";
     return $socket;
 }
@@ -352,6 +354,35 @@ $_->finish_one for @nginx;
 
 
 # Sentinel
+
+
+# Fixed windows: what an earlier one has reserved is not given back to the present
+# one, in Redis and in the memory of the node, which decides without Redis
+
+my %fixed = places(each => 'rate=100 window=4s algorithm=fixed redis=shared',
+    zones => { waits => '', sync => 'sync=50ms' }, limit => 'cost=$arg_cost settle=$arg_settle');
+$fixed{server} =~ s[location (/\w+) (.*?) empty_gif;.*\n]
+    [${&}location /held$1 $2 alias %%DIR%%/html/held; }\n]g;
+my $other = LimitSliding::Redis->new->start;
+$nginx = node($other->server);
+$nginx->serve(%fixed);
+
+for my $zone (qw(sync waits)) {
+    stay_in(4, 1);
+    my $socket = hold($nginx, "/$zone?key=past&cost=50&settle=0");
+    sleep left_of(4) + 0.1;
+    $nginx->get("/$zone?key=past&cost=60");
+    settles($nginx, $zone, 'past', 60, "$zone: a window, while a request of the last one runs");
+    close $socket;
+    sleep 0.3;
+    is used($nginx, $zone, 'past'), 60, "$zone: ... and when that has ended";
+}
+
+$other->stop;
+my $look = $nginx->get('/waits?key=past&cost=0');
+is join(' ', map { header($look, $_) } 'X-Source', 'X-Remaining'), 'fallback 40',
+    '... and so it is in the memory of the node';
+
 
 my $sentinel = $redis->sentinel;
 $nginx = node($sentinel->server,

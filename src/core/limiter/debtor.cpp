@@ -6,7 +6,6 @@
 #include <cassert>
 
 #include "core/facts/debt_payment.hpp"
-#include "core/policy/calendar.hpp"
 #include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {
@@ -16,16 +15,9 @@ namespace {
 /* Returns true for fixed windows, which pay when they end. */
 bool is_fixed(const Policy &policy) { return policy.algorithm == Algorithm::kFixed; }
 
-/* Returns the number of the window of a calendar, or of equal fixed windows. */
-uint64_t window_at(const Policy &policy, uint64_t time_ms) {
-    return policy.calendar == Calendar::kNone
-               ? time_ms / policy.window_ms
-               : calendar_number(policy.calendar, policy.offsets, time_ms);
-}
-
 /* Returns the number of the part at a time of the zone.  Fixed windows have only one part. */
 uint64_t part_at(const Policy &policy, uint64_t time_ms) {
-    return is_fixed(policy) ? window_at(policy, time_ms) * kDebtParts
+    return is_fixed(policy) ? policy.window_number(time_ms) * kDebtParts
                             : time_ms * kDebtParts / policy.window_ms;
 }
 

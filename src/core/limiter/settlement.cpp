@@ -196,6 +196,14 @@ void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_m
     if (!take_back_soon(claim, given, now_ms)) { take_back(claim, given, now_ms); }
 }
 
+bool is_past(const Claim &claim, uint64_t since_ms, uint64_t now_ms) {
+    const Policy &policy = *claim.policy;
+    const auto number = [&](uint64_t ms) { return policy.window_number(time_of(claim, ms)); };
+
+    return policy.algorithm == Algorithm::kFixed ? number(since_ms) != number(now_ms)
+                                                 : since_ms + policy.window_ms <= now_ms;
+}
+
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     cost -= pay_back(claim, cost, now_ms);
     if (cost == 0) { return; }

@@ -32,6 +32,10 @@ bool charge(const Claim &claim, uint64_t cost, uint64_t now_ms, uint64_t *lost);
  * after 128 windows or two hours. */
 void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms);
 
+/* Returns true if units that the claim consumed at since_ms have left the window, at the latest.
+ * Then give_back() would refund units of other requests. */
+bool is_past(const Claim &claim, uint64_t since_ms, uint64_t now_ms);
+
 /* Refunds units of a key, the newest first, if their admission is unknown. */
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
 

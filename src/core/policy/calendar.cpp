@@ -130,4 +130,9 @@ uint64_t Policy::length_ms(uint64_t now_ms) const {
                                        : calendar_window(calendar, offsets, now_ms).length_ms();
 }
 
+uint64_t Policy::window_number(uint64_t now_ms) const {
+    return calendar == Calendar::kNone ? now_ms / window_ms
+                                       : calendar_number(calendar, offsets, now_ms);
+}
+
 } // namespace limit_sliding

@@ -101,8 +101,10 @@ struct Policy {
 
     Window window() const { return {window_ms, calendar}; }
 
-    /* Returns the length in ms of the window at a time of the zone. */
+    /* Return the length in ms, and the number, of the window at a time of the zone.  The windows of
+     * an algorithm other than kFixed have no numbers. */
     uint64_t length_ms(uint64_t now_ms) const;
+    uint64_t window_number(uint64_t now_ms) const;
 
     /* Returns the largest limit, in shared memory or in Redis. */
     uint64_t limit_max(bool in_redis = false) const {

@@ -487,7 +487,7 @@ void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
         charge(local, cost - here, ngx_current_msec);
     } else if (claim.verdict == nullptr) {
         refund(local, here - cost, admitted_ms, ngx_current_msec);
-    } else if (admitted_ms + claim.policy->window_ms > ngx_current_msec) {
+    } else if (!is_past(local, admitted_ms, ngx_current_msec)) {
         give_back(local, here - cost, ngx_current_msec);
     }
 

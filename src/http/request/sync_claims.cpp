@@ -90,7 +90,7 @@ void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
     }
 
     refund(claim, reserved - cost, admitted_ms, now_ms);
-    if (admitted_ms + claim.policy->window_ms > now_ms) { unsync_redis(claim, reserved - cost); }
+    if (!is_past(claim, admitted_ms, now_ms)) { unsync_redis(claim, reserved - cost); }
 }
 
 } // namespace limit_sliding
