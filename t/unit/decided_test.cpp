@@ -111,6 +111,25 @@ static void describes_who_rejects(void **state) {
     assert_int_equal(describing(claims, 3, NOW_MS), 0);
 }
 
+/* The share of a bucket is of its burst, and not of its limit. */
+static void a_bucket_has_a_share_of_its_burst(void **state) {
+    const Policy small
+        = {.window_ms = MINUTE_MS, .algorithm = Algorithm::kTokenBucket, .burst = 10};
+    const Policy large
+        = {.window_ms = MINUTE_MS, .algorithm = Algorithm::kTokenBucket, .burst = 900};
+    const Verdict half = {100, 50, 0, 11, 0, 0};
+    const Verdict small_quarter = {100, 7, 0, 11, 0, 0};
+    const Verdict large_most = {100, 200, 0, 11, 0, 0};
+
+    (void)state;
+
+    Claim claims[] = {decided(&small, &small_quarter), decided(&policies[0], &half)};
+    assert_int_equal(describing(claims, 2, NOW_MS), 1);
+
+    claims[0] = decided(&large, &large_most);
+    assert_int_equal(describing(claims, 2, NOW_MS), 0);
+}
+
 /* A key that owes under one limit, and has room under another, has used its share. */
 static void who_owes_has_a_share(void **state) {
     const Verdict verdict = {100, 75, 0, 11, 0, 0};
@@ -141,6 +160,7 @@ int main(void) {
         cmocka_unit_test(a_verdict_is_told_as_it_is),
         cmocka_unit_test(all_or_nothing),
         cmocka_unit_test(describes_who_rejects),
+        cmocka_unit_test(a_bucket_has_a_share_of_its_burst),
         cmocka_unit_test(who_owes_has_a_share),
     };
 

@@ -256,7 +256,8 @@ Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 double share(const Claim &claim, uint64_t now_ms) {
     if (claim.verdict != nullptr || claim.owes) {
         const Verdict &told = claim.owes ? claim.rejection : claim.told_verdict();
-        return 1 - static_cast<double>(told.remaining) / static_cast<double>(told.limit);
+        const auto full = static_cast<double>(claim.policy->capacity(told.limit));
+        return 1 - static_cast<double>(told.remaining) / full;
     }
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
     return with_algorithm(claim, now_ms,

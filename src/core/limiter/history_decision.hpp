@@ -26,7 +26,7 @@ inline void look_at_history(Claim *claim, uint64_t now_ms) {
  * decision; a ring is read anew. */
 Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
-/* Returns the used share of the limit of an admitted claim, 1 if all is used. */
+/* Returns the used share of the units that an admitted claim may use at once, 1 if all are used. */
 double share(const Claim &claim, uint64_t now_ms);
 
 inline bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }

@@ -70,7 +70,7 @@ Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
         }
 
         const auto own = zone.told->find(claim.key_hash());
-        if (own.is_unlimited()) { return verdict_of(limit, limit); }
+        if (own.is_unlimited()) { return unlimited_verdict(*claim.policy, limit); }
 
         if (own.is_blocked()) { return blocked_verdict(claim.cost); }
 

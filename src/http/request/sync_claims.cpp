@@ -19,7 +19,7 @@ bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
     remote.own = own;
     set_window(claim, own);
     if (own.is_unlimited()) {
-        remote.verdict = verdict_of(claim.limit, claim.limit);
+        remote.verdict = unlimited_verdict(*claim.policy, claim.limit);
         set_told(claim, Outcome::kAdmitted);
         return true;
     }

@@ -141,6 +141,11 @@ inline Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms 
     return verdict;
 }
 
+/* Returns the verdict about a key with the override "off": nothing of this limit is used. */
+inline Verdict unlimited_verdict(const Policy &policy, uint64_t limit) {
+    return verdict_of(limit, policy.capacity(limit));
+}
+
 /* Returns the verdict about a key with an override of 0: that of a cost above the limit. */
 inline Verdict blocked_verdict(uint64_t cost) {
     Verdict verdict = {};

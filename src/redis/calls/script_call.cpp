@@ -390,7 +390,7 @@ Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t be
                    : verdict;
     }
 
-    return verdict_of(answer.state.limit, answer.state.limit);
+    return unlimited_verdict(answer.policy, answer.state.limit);
 }
 
 } // namespace limit_sliding
