@@ -227,6 +227,11 @@ HTTP
         limit_sliding zone=watched after_auth dry_run;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
     }
+    location /later/ {
+        limit_sliding zone=two settle=$upstream_http_x_cost dry_run;
+        limit_sliding zone=watched after_auth dry_run;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
     location /page/ {
         limit_sliding zone=two settle=$upstream_http_x_cost;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
@@ -335,6 +340,11 @@ $key = fresh();
 is statuses('/stages/404', $key, 1, 1, 1, 1), '404 404 404 404', 'watched in two stages';
 is used('watched', $key) . ' ' . used('two', $key), '2 2',
     'watched in two stages: what the later one would have rejected is not counted';
+
+$key = fresh();
+is statuses('/later/', $key, 2, 2, 2), '200 200 200', 'watched by a later stage';
+is used('watched', $key) . ' ' . used('two', $key), '2 5',
+    'watched by a later stage: what it would have rejected has cost the reservation alone';
 
 $key = fresh();
 ask('/sub', $key, 3);

@@ -380,6 +380,15 @@ private:
         }
     }
 
+    /* Makes the earlier claims in dry run void.  The response that follows would not have been
+     * made, so its cost says nothing.  Claims with "count_status=" are still refunded. */
+    void void_watched() const {
+        for (auto &claim : ctx_.decided()) {
+            const auto &limit = limit_of(claim);
+            claim.is_void |= limit.dry_run && limit.count_status.empty();
+        }
+    }
+
     /* Applies a rejection.  Returns NGX_OK in dry run, else the status of the response. */
     ngx_int_t reject(Span<Claim> claims) {
         bool records = false;
@@ -398,7 +407,10 @@ private:
         ctx_.status = is_dry_run() ? Status::kRejectedDryRun : Status::kRejected;
         if (!tell_rejected()) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
-        return is_dry_run() ? NGX_OK : static_cast<ngx_int_t>(conf_.status_code);
+        if (!is_dry_run()) { return static_cast<ngx_int_t>(conf_.status_code); }
+
+        void_watched();
+        return NGX_OK;
     }
 
     /* Applies an admission: the longest delay of the claims delays the request. */
