@@ -155,6 +155,41 @@ static void who_owes_has_a_share(void **state) {
     }
 }
 
+/* A key that owes, and has room, consumes once, and only if no other claim rejects. */
+static void who_owes_consumes_once(void **state) {
+    const Verdict refusal = {100, 0, 1000, 11, 17, 0};
+
+    (void)state;
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, kZoneAlign + 64 * 1024);
+        Debts *debts = make_debts();
+        Claim debtor = claim_of(zone, debts, &policy, 1, 100, 10);
+        charge(claim_of(zone, debts, &policy, 1, 10, 0), 30, NOW_MS);
+
+        Claim other = claim_of(zone, debts, &policy, 2, 5, 6);
+        Claim rejected[] = {debtor, other};
+        assert_int_equal(acquire(rejected, 2, NOW_MS), 1);
+
+        Claim refused[] = {debtor, decided(&policy, &refusal)};
+        assert_int_equal(acquire(refused, 2, NOW_MS), 1);
+
+        Claim look = debtor;
+        look.purpose = Purpose::kLook;
+        look.cost = 0;
+        acquire(&look, 1, NOW_MS);
+        assert_int_equal(look.describe(NOW_MS).remaining, 70);
+
+        other.cost = 1;
+        Claim admitted[] = {debtor, other};
+        acquire(admitted, 2, NOW_MS);
+        assert_int_equal(admitted[0].outcome, Outcome::kAdmitted);
+        assert_int_equal(admitted[0].describe(NOW_MS).remaining, 60);
+        free(zone);
+        free(debts);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_is_told_as_it_is),
@@ -162,6 +197,7 @@ int main(void) {
         cmocka_unit_test(describes_who_rejects),
         cmocka_unit_test(a_bucket_has_a_share_of_its_burst),
         cmocka_unit_test(who_owes_has_a_share),
+        cmocka_unit_test(who_owes_consumes_once),
     };
 
     return cmocka_run_group_tests_name("decided", tests, NULL, NULL);

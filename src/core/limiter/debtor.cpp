@@ -28,10 +28,10 @@ DebtClock clock_of(const Claim &claim, uint64_t now_ms) {
 }
 
 /* Returns false if the key owes nothing, and its history has to decide. */
-[[gnu::noinline]] bool decide_debtor(Claim *claim, uint64_t now_ms) {
+[[gnu::noinline]] bool decide_debtor(Claim *claim, bool consumes, uint64_t now_ms) {
     const Debtor debtor(*claim, now_ms);
 
-    if (debtor.owes()) { debtor.decide(claim); }
+    if (debtor.owes()) { debtor.decide(claim, consumes); }
 
     return debtor.owes();
 }
@@ -44,13 +44,13 @@ Debtor::Debtor(const Claim &claim, uint64_t now_ms)
     assert(clock_.pace != 0);
 }
 
-void Debtor::decide(Claim *claim) const {
+void Debtor::decide(Claim *claim, bool consumes) const {
     Claim whole = *claim;
 
     whole.cost = std::min(claim->cost + debt_.units, kCostMax);
     look_at_history(&whole, now_ms_);
 
-    const bool pays = is_admitted(whole) && claim->consumes() && claim->cost != 0;
+    const bool pays = is_admitted(whole) && consumes && claim->cost != 0;
 
     if (pays) {
         const uint64_t taken = take(debt_.units, true);
@@ -126,7 +126,8 @@ template <Decide &by_history>
 void decide_with_debts(Claim *claim, uint64_t now_ms) {
     claim->owes = false;
 
-    if (claim->debts->has_any() && decide_debtor(claim, now_ms)) { return; }
+    constexpr bool consumes = by_history == consume_history;
+    if (claim->debts->has_any() && decide_debtor(claim, consumes, now_ms)) { return; }
 
     by_history(claim, now_ms);
 }

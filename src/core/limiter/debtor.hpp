@@ -28,8 +28,9 @@ public:
 
     bool owes() const { return debt_.units != 0; }
 
-    /* Decides a claim of a key that owes. */
-    void decide(Claim *claim) const;
+    /* Decides a claim of a key that owes, and consumes the cost of an admitted claim if `consumes`
+     * is set.  The claims of a request are all looked at first, although they will consume. */
+    void decide(Claim *claim, bool consumes) const;
 
     /* Adds units to the debt.  A new debt waits until the units of the history have expired.  An
      * older debt waits as well with `is_refilled`, if the history has got more units since.
