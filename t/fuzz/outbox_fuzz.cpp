@@ -50,16 +50,30 @@ public:
     }
 
 private:
-    uint64_t hash() const { return key_ * 0x9e3779b97f4a7c15; }
+    static uint64_t hash_of(uint64_t key) { return key * 0x9e3779b97f4a7c15; }
+
+    uint64_t hash() const { return hash_of(key_); }
 
     void check_due(uint64_t due_ms) const {
         CHECK(due_ms >= now_ms_ && due_ms <= now_ms_ + Outbox::kWaitMaxMs);
     }
 
+    /* Finds the key that has lost these units. */
+    void note_evicted(uint64_t evicted) {
+        if (evicted == 0) { return; }
+
+        const auto lost = std::find_if(units_.begin(), units_.end(), [=](const auto &key) {
+            return key.second == evicted && outbox_->units(hash_of(key.first)) == 0;
+        });
+        CHECK(lost != units_.end());
+        lost->second = 0;
+    }
+
     void add() {
         const uint64_t units = 1 + input_.number() % UINT32_MAX;
-        uint64_t due_ms = 0;
-        const auto added = outbox_->add(hash(), units, now_ms_, kIntervalMs, &due_ms);
+        uint64_t due_ms = 0, evicted = 0;
+        const auto added = outbox_->add(hash(), units, now_ms_, kIntervalMs, &due_ms, &evicted);
+        note_evicted(evicted);
         if (added != Outbox::Added::kFull) { units_[key_] += units; }
 
         if (added == Outbox::Added::kSend) { check_due(due_ms); }
@@ -103,10 +117,13 @@ private:
     }
 
     void look() {
-        uint64_t due_ms = 0;
-        if (outbox_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Outbox::Added::kSend) {
+        uint64_t due_ms = 0, evicted = 0;
+        if (outbox_->look(hash(), now_ms_, kIntervalMs, &due_ms, &evicted)
+            == Outbox::Added::kSend) {
             check_due(due_ms);
         }
+
+        note_evicted(evicted);
 
         const Outbox::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
         outbox_->set_seen(hash(), seen);

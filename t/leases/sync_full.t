@@ -86,6 +86,32 @@ sleep 2.5;                # until it is overdue
 is passed('exits', 1), $KEYS, '... the next one takes over what is left';
 adds_up('exits', 3 * $KEYS, $lost);
 
+# Units of a worker that has exited leave their places to other keys, if their own keys do not
+# return: these keys learn what others use.
+my $FRESH = 40;
+away();
+ok wait_for(sub {
+    $nginx->get('/one?key=none&cost=1');
+    return api($nginx)->{redis}{shared}{breaker} eq 'open';
+}), 'the breaker is open';
+$lost = unsettled();
+is passed('gone', 1), $KEYS, 'a worker exits, and the keys of its units do not return';
+my ($gone) = $nginx->workers;
+$nginx->reload;
+ok wait_for(sub { !kill 0, $gone }), '... it is gone';
+$fake->mode('pass');
+sleep 12;                 # until other keys may evict them
+api_key($other, 'one', "fresh-$_", 'POST', '&cost=98') for 1 .. $FRESH;
+sub fresh($cost) {
+    return scalar grep { $nginx->get("/one?key=fresh-$_&cost=$cost")->{status} == 200 }
+        1 .. $FRESH;
+}
+is fresh(1), $FRESH, '... other keys, of which this node knows nothing yet';
+sleep 1.5;
+is fresh(2), 0, '... it has learned from the replies how much others use';
+is passed('gone', 1), $KEYS, '... the former keys return';
+adds_up('gone', 2 * $KEYS, $lost);
+
 # One that is terminated while its calls are under way
 $lost = unsettled();
 $fake->mode('mute');

@@ -223,6 +223,38 @@ static void forgets_calls_that_never_end(void **state) {
     assert_int_equal(outbox->units(1), 1);
 }
 
+/* Units whose sender has gone stay for ten seconds, unless their key returns. */
+static void evicts_units_that_nobody_sends(void **state) {
+    Outbox *outbox = make(1);
+    uint64_t due = 0, evicted = 9;
+
+    (void)state;
+
+    for (uint64_t key = 1; key < 5; key++) {
+        add(outbox, key, 10 + key % 4, NOW_MS, &due);
+    }
+
+    assert_int_equal(add(outbox, 5, 1, NOW_MS + 10000, &due), Added::kFull);
+    assert_int_equal(outbox->look(5, NOW_MS + 10000, INTERVAL_MS, &due), Added::kDone);
+    assert_int_equal(add(outbox, 3, 1, NOW_MS + 10000, &due), Added::kSend);
+
+    /* the fewest units first */
+    const uint64_t now_ms = NOW_MS + 10001;
+    assert_int_equal(outbox->add(5, 1, now_ms, INTERVAL_MS, &due, &evicted), Added::kSend);
+    assert_int_equal(evicted, 10);
+    assert_int_equal(outbox->units(4), 0);
+    assert_int_equal(outbox->look(6, now_ms, INTERVAL_MS, &due, &evicted), Added::kSend);
+    assert_int_equal(evicted, 11);
+    expect_taken(outbox, 5, now_ms, 1);
+    assert_int_equal(done(outbox, 5, now_ms, 0, 0, &due), Added::kDone);
+
+    /* keys without units first */
+    assert_int_equal(outbox->add(7, 1, now_ms, INTERVAL_MS, &due, &evicted), Added::kSend);
+    assert_int_equal(evicted, 0);
+    assert_int_equal(outbox->units(2), 12);
+    assert_int_equal(outbox->units(3), 14);
+}
+
 static void remembers_what_was_seen(void **state) {
     Outbox *outbox = make(4);
     uint64_t due = 0;
@@ -253,6 +285,11 @@ static void remembers_what_was_seen(void **state) {
 
 #define KEYS 6
 #define OPS 4000
+
+/* The victim's clock is ahead of the others by so much that it takes over their units, but neither
+ * ends their calls nor evicts their units. */
+#define AHEAD_MS 2000u
+#define CALL_MS 4000
 
 struct shared_t {
     std::atomic_ullong added[KEYS];
@@ -288,7 +325,7 @@ static void operate(game_t *game, unsigned self, uint64_t *random, uint64_t now_
     case 1:
         /* what a process has taken when it dies is lost */
         if (self == VICTIM) { return; }
-        if (game->outbox->take(hash, now_ms, 50000, false, &units, &due) == Took::kTaken) {
+        if (game->outbox->take(hash, now_ms, CALL_MS, false, &units, &due) == Took::kTaken) {
             const uint64_t again = random_below(random, units + 1);
 
             atomic_fetch_add(&shared->taken[key], units - again);
@@ -306,7 +343,7 @@ static void child(game_t *game, unsigned self) {
     uint64_t random = 1000ull * game->round + self;
 
     for (unsigned i = 0; i < OPS || self == VICTIM; i++) {
-        operate(game, self, &random, NOW_MS + i / 4);
+        operate(game, self, &random, NOW_MS + std::min(i / 4, AHEAD_MS));
     }
 }
 
@@ -320,7 +357,7 @@ static void audit(game_t *game) {
         uint64_t due, units;
 
         for (unsigned i = 0; i < 4; i++) {
-            const uint64_t later_ms = NOW_MS + 60000 + 1000 * i;
+            const uint64_t later_ms = NOW_MS + AHEAD_MS + CALL_MS + 500 * (i + 1);
 
             (void)game->outbox->look(hash, later_ms, 1, &due);
             if (game->outbox->take(hash, later_ms, 50, true, &units, &due) == Took::kTaken) {
@@ -371,6 +408,7 @@ int main(void) {
         cmocka_unit_test(does_not_wait_after_a_rest),
         cmocka_unit_test(tells_keys_apart),
         cmocka_unit_test(forgets_calls_that_never_end),
+        cmocka_unit_test(evicts_units_that_nobody_sends),
         cmocka_unit_test(remembers_what_was_seen),
         cmocka_unit_test(takes_what_was_added),
         cmocka_unit_test(takes_what_was_added_in_a_crowd),

@@ -39,6 +39,10 @@ constexpr uint64_t kPaceMax = (uint64_t{1} << (64 - kPaceShift)) - 1;
 /* Time in ms by which a sender may be late before another worker sends the units. */
 constexpr uint64_t kOverdueMs = 1000;
 
+/* Time in ms by which units are overdue when other keys may evict them: until then, a late sender
+ * or the next request of their key sends them. */
+constexpr int64_t kGoneMs = 10000;
+
 /* The largest difference in ms between the clocks of busy workers. */
 constexpr uint64_t kClockMs = 250;
 
@@ -71,14 +75,17 @@ uint64_t begun(uint64_t fact, uint64_t now_ms, uint64_t interval_ms, uint64_t *d
     return with_due(fact, *due_ms);
 }
 
-/* Returns the worth of a key's fact.  Keys that are idle, or whose sender has died, are evicted in
- * the order in which they were due. */
+/* Kinds of Worth: keys without units, in the order in which they were due; then keys whose units
+ * nobody sends, the fewest units first. */
+enum { kNoUnits = Worth::kFirst, kGone };
+
 Worth worth_of(uint64_t fact, uint64_t now_ms) {
     const int64_t left = left_ms(fact, now_ms);
-    const bool is_needed = is_wanted(fact) || (is_busy(fact) && left >= 0);
+    const bool is_needed = is_wanted(fact) ? left >= -kGoneMs : is_busy(fact) && left >= 0;
+    if (is_needed) { return {Worth::kPinned, 0}; }
 
-    return is_needed ? Worth{Worth::kPinned, 0}
-                     : Worth{Worth::kFirst, static_cast<uint64_t>(left) + kDue};
+    const uint64_t units = fact & kUnits;
+    return units != 0 ? Worth{kGone, units} : Worth{kNoUnits, static_cast<uint64_t>(left) + kDue};
 }
 
 bool may_look(const uint64_t *further, uint64_t now_ms) {
@@ -96,19 +103,20 @@ Outbox *Outbox::init(void *memory, size_t bytes) {
     return outbox;
 }
 
-/* Changes the fact of a key as of now by change(fact), as FactTable::update() does. */
+/* Changes the fact of a key as of now by change(fact), as FactTable::update() does.  Sets *evicted
+ * to the units of an evicted key, if `evicted` is not nullptr. */
 template <class Change>
-bool Outbox::update(uint64_t hash, uint64_t now_ms, const Change &change) {
+bool Outbox::update(uint64_t hash, uint64_t now_ms, uint64_t *evicted, const Change &change) {
     return FactTable::update(
-        hash, Worth::kPinned, [=](uint64_t, uint64_t fact) { return worth_of(fact, now_ms); },
-        change);
+        hash, kGone, [=](uint64_t, uint64_t fact) { return worth_of(fact, now_ms); }, change,
+        evicted);
 }
 
 Outbox::Added Outbox::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
-                          uint64_t *due_ms) {
+                          uint64_t *due_ms, uint64_t *evicted) {
     Added added = Added::kFull;
 
-    const bool is_added = update(hash, now_ms, [&](uint64_t &fact) {
+    const bool is_added = update(hash, now_ms, evicted, [&](uint64_t &fact) {
         if (units > kUnits - (fact & kUnits)) { return false; }
 
         const int64_t left = left_ms(fact, now_ms);
@@ -134,10 +142,11 @@ Outbox::Added Outbox::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64
     return is_added ? added : Added::kFull;
 }
 
-Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms) {
+Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms,
+                           uint64_t *evicted) {
     if (!may_look(further(hash), now_ms)) { return Added::kDone; }
 
-    const bool is_added = update(hash, now_ms, [&](uint64_t &fact) {
+    const bool is_added = update(hash, now_ms, evicted, [&](uint64_t &fact) {
         const int64_t left = left_ms(fact, now_ms);
 
         if (is_busy(fact)) {
@@ -164,7 +173,7 @@ Outbox::Took Outbox::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool
     Took took = Took::kNothing;
     *units = 0;
 
-    const bool is_taken = update(hash, now_ms, [&](uint64_t &fact) {
+    const bool is_taken = update(hash, now_ms, nullptr, [&](uint64_t &fact) {
         took = Took::kNothing;
         if (is_busy(fact) || !is_wanted(fact)) { return false; }
 
@@ -194,7 +203,7 @@ Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Rest &rest, uin
         store(&words[kMemo], (load(&words[kMemo]) & ~kLookMs) | (rest.look_ms & kLookMs));
     }
 
-    const bool is_done = update(hash, now_ms, [&](uint64_t &fact) {
+    const bool is_done = update(hash, now_ms, nullptr, [&](uint64_t &fact) {
         if (fact == 0) { return false; }
 
         const bool is_new = (fact & kUnits) != 0;
@@ -226,7 +235,7 @@ uint64_t Outbox::units(uint64_t hash) const {
 
 uint64_t Outbox::subtract(uint64_t hash, uint64_t units) {
     uint64_t subtracted = 0;
-    const bool is_changed = update(hash, 0, [&](uint64_t &fact) {
+    const bool is_changed = update(hash, 0, nullptr, [&](uint64_t &fact) {
         subtracted = std::min(fact & kUnits, units);
         fact -= subtracted;
         return subtracted != 0;

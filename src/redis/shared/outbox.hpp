@@ -22,7 +22,8 @@ namespace limit_sliding {
  *     due, ms 22 | look 1 | busy 1 | units 32
  *
  * `busy` is set while units are under way, and `look` if Redis must be asked even without units.
- * A new key takes the place of a key that has neither units nor a call under way.
+ * A new key takes the place of a key that has neither units nor a call under way; else of a key
+ * whose units are long overdue, because their sender has gone and the key may never return.
  *
  * Times are modulo 70 minutes, and none is further ahead than kWaitMaxMs: a time that seems to be
  * is in the past.
@@ -43,12 +44,15 @@ public:
 
     /* Adds 1 .. UINT32_MAX units of the key with this hash, which are due an interval after the
      * last ones were taken.  *due_ms is set with kSend.  kFull: all places of the key are in use
-     * for other keys, or the sum of units is too large. */
+     * for other keys, or the sum of units is too large.  Sets *evicted to the units of a key that
+     * was evicted, else to 0, if this key was added. */
     Added add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
-              uint64_t *due_ms);
+              uint64_t *due_ms, uint64_t *evicted = nullptr);
 
-    /* Requests a call for the key without units, but not before Rest::look_ms of the last one. */
-    Added look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms);
+    /* Requests a call for the key without units, but not before Rest::look_ms of the last one.
+     * Sets *evicted as add() does. */
+    Added look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms,
+               uint64_t *evicted = nullptr);
 
     enum class Took {
         kNothing = 0, /* other workers have taken the units */
@@ -96,7 +100,7 @@ public:
 
 private:
     template <class Change>
-    bool update(uint64_t hash, uint64_t now_ms, const Change &change);
+    bool update(uint64_t hash, uint64_t now_ms, uint64_t *evicted, const Change &change);
 };
 
 } // namespace limit_sliding
