@@ -162,7 +162,8 @@ is sum0(map { used($nginx[0], 'one', "k$_") } 0 .. 499), 5000, '500 keys: all ar
 # Costs
 
 $_->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
-    cost => 'rate=1000 window=30d' }, limit => 'cost=$arg_cost settle=$arg_settle')) for @nginx;
+    cost => 'rate=1000 window=30d', bytes => 'rate=1000000000 window=30d' },
+    limit => 'cost=$arg_cost settle=$arg_settle')) for @nginx;
 $nginx[0]->get('/cost?key=a&cost=7');
 told('cost', 'a', 7, 'a cost');
 $nginx[0]->get('/cost?key=b&cost=2&settle=9');
@@ -175,6 +176,8 @@ $nginx[1]->get('/cost?key=d&cost=1&settle=150');
 told('cost', 'd', 1000, '... which others exceed');
 ok wait_for(sub { $nginx[0]->get('/cost?key=d&cost=1')->{status} == 429 }),
     '... so that nothing is left';
+$nginx[0]->get('/bytes?key=a&cost=1&settle=4294967299');
+told('bytes', 'a', 1000000000, 'more than a report has room for');
 
 # One worker tells of the units, and takes the later ones before their requests end.
 my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $!;

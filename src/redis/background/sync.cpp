@@ -493,8 +493,12 @@ Notice *create_notice(Claim claim) {
 
 } // namespace
 
-void sync_redis(const Claim &claim, uint64_t units) {
+void sync_redis(const Claim &claim, uint64_t cost) {
     const RemoteZone &zone = *remote_of(claim).zone;
+    /* only a settled cost may be higher */
+    const uint64_t units = std::min<uint64_t>(cost, UINT32_MAX);
+    if (cost > units) { count_unsettled(zone.redis->client, cost - units); }
+
     const uint64_t now_ms = ngx_current_msec;
     uint64_t due_ms = now_ms;
     const auto added = add_units(zone, outbox_hash(claim), units, &due_ms);

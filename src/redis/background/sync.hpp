@@ -12,9 +12,9 @@
 
 namespace limit_sliding {
 
-/* Reports admitted units of the claim's key to Redis in the background, or asks for the state of
- * the key if `units` is 0.  The claim's zone has "sync=". */
-void sync_redis(const Claim &claim, uint64_t units);
+/* Reports admitted units of the claim's key to Redis in the background, UINT32_MAX at most, or asks
+ * for the state of the key if `cost` is 0.  The claim's zone has "sync=". */
+void sync_redis(const Claim &claim, uint64_t cost);
 
 /* Takes back units, whether they were reported or not. */
 void unsync_redis(const Claim &claim, uint64_t units);
