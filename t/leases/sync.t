@@ -179,6 +179,14 @@ ok wait_for(sub { $nginx[0]->get('/cost?key=d&cost=1')->{status} == 429 }),
 $nginx[0]->get('/bytes?key=a&cost=1&settle=4294967299');
 told('bytes', 'a', 1000000000, 'more than a report has room for');
 
+$nginx[0]->get('/cost?key=f&cost=1&settle=5000');
+told('cost', 'f', 1000, 'a key that owes');
+is api_key($nginx[0], 'cost', 'f', 'DELETE')->{used}, 0, '... is reset';
+sleep 0.2;
+is $nginx[0]->get('/cost?key=f&cost=1')->{status}, 200, '... and passes';
+sleep 1.5;                # longer than its units would wait for the next attempt
+is used($nginx[1], 'cost', 'f'), 1, '... and owes nothing any more';
+
 # One worker tells of the units, and takes the later ones before their requests end.
 my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $!;
 my $port = $silent->sockport;

@@ -10,6 +10,7 @@
 #include "http/response/headers.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
+#include "redis/shared/outbox.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -97,6 +98,10 @@ void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method) {
     if (claim.remote == nullptr) { return; }
 
     zone.remote.refusals->forget(claim);
+
+    if (zone.remote.outbox != nullptr && method == NGX_HTTP_DELETE) {
+        (void)zone.remote.outbox->subtract(claim.hash, UINT32_MAX);
+    }
 
     if (zone.remote.leases != nullptr && method != NGX_HTTP_POST) {
         zone.remote.leases->forget(claim, ngx_current_msec);

@@ -90,8 +90,8 @@ bool decide_take(KeyRequest &key);
 bool reject_take(KeyRequest &key, uint64_t wait_ms);
 
 /* Deletes the history of the claim's key in this node's memory, in the window of the claim, and
- * the refusals and leases of the key: DELETE deletes all of them, POST only the refusals, and other
- * methods keep the history. */
+ * the refusals, leases and unsent units of the key: DELETE deletes all of them, POST only the
+ * refusals, and other methods keep the history and unsent units. */
 void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method);
 
 /* Calls forget_claim() for the key in each of these windows.  Afterwards the claim has the last
