@@ -187,6 +187,17 @@ is $nginx[0]->get('/cost?key=f&cost=1')->{status}, 200, '... and passes';
 sleep 1.5;                # longer than its units would wait for the next attempt
 is used($nginx[1], 'cost', 'f'), 1, '... and owes nothing any more';
 
+$nginx[0]->get('/cost?key=g&cost=1&settle=5000');
+told('cost', 'g', 1000, 'a key that owes');
+is api_key($nginx[0], 'cost', 'g', 'POST', '&cost=-4500')->{used}, 500,
+    '... of which most is given back';
+sleep 1.5;
+is used($nginx[1], 'cost', 'g'), 500, '... it owes nothing any more';
+$nginx[0]->get('/cost?key=h&cost=1&settle=1500');
+told('cost', 'h', 1000, 'another one');
+is api_key($nginx[0], 'cost', 'h', 'POST', '&cost=-300')->{used}, 1000,
+    '... of which less than it owes is given back';
+
 # One worker tells of the units, and takes the later ones before their requests end.
 my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $!;
 my $port = $silent->sockport;

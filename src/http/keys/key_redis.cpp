@@ -12,6 +12,7 @@
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "redis/calls/client.hpp"
+#include "redis/shared/outbox.hpp"
 #include "redis/shares/claim_units.hpp"
 
 namespace limit_sliding {
@@ -48,6 +49,15 @@ ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
                                               key.rate.ttl_s * 1000, &key.waiter));
 }
 
+/* Refunds units that were not sent to Redis yet, the latest ones.  Returns their number. */
+int64_t refund_unsent(const KeyRequest &key) {
+    Outbox *outbox = key.zone->remote.outbox;
+    if (key.charge.cost >= 0 || outbox == nullptr) { return 0; }
+
+    return static_cast<int64_t>(
+        outbox->subtract(key.claim.hash, static_cast<uint64_t>(-key.charge.cost)));
+}
+
 /* Charges the cost, or takes it by the same call as a request does. */
 ngx_int_t charge(KeyRequest &key) {
     const ngx_int_t rc = check_chargeable(key);
@@ -55,7 +65,8 @@ ngx_int_t charge(KeyRequest &key) {
 
     set_usual_limit(key);
     if (!key.charge.takes) {
-        return wait_or_fail(key, charge_redis(&key.claim, key.charge.cost, &key.waiter));
+        const int64_t cost = key.charge.cost + refund_unsent(key);
+        return wait_or_fail(key, charge_redis(&key.claim, cost, &key.waiter));
     }
 
     key.claim.purpose = Purpose::kConsume;
