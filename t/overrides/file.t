@@ -341,6 +341,30 @@ is own('one', 'a', 'b'), '- 8', '... but not if there is a file then';
 $nginx->reload($nginx->template(http => zone('one', '')));
 is own('one', 'a', 'b'), '- -', 'limits of a file end with it';
 
+# Reloads the zone with another API, or with none.
+sub reload_api($more, $api) {
+    $nginx->reload($nginx->template(http => zone('one', $more))
+        =~ s/limit_sliding_api write=on;/$api/r);
+}
+
+my %apis = ('an API that only reads' => 'limit_sliding_api;', 'no API' => '');
+for my $which (sort keys %apis) {
+    my $api = $apis{$which};
+    $nginx->write_file('limits', "blocked 0\n");
+    reload_api('limits=limits', $api);
+    is $nginx->statuses(1, '/?key=blocked'), 429, "$which: limits of a file";
+    reload_api('', $api);
+    is $nginx->statuses(1, '/?key=blocked'), 200, '... end with it, too';
+
+    reload_api('', 'limit_sliding_api write=on;');
+    put('one', 'c', 0);
+    reload_api('', $api) for 1 .. 2;
+    is $nginx->statuses(1, '/?key=c'), 429, "$which: limits without a file stay";
+    reload_api('', 'limit_sliding_api write=on;');
+    is own('one', 'c'), '0', '... and stay once they can be changed again';
+    is put('one', 'c', 'default'), 200, '... which they are';
+}
+
 
 # rights
 

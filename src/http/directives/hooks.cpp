@@ -194,8 +194,11 @@ ngx_int_t init_module(ngx_cycle_t *cycle) {
         enter_memory(cycle->log, *zone);
         enter_overrides(cycle->log, *zone);
 
-        /* Without a location of the API, the file is not needed any more. */
-        if (!main_conf_of(cycle).api_clients.known) { close_overrides(*zone); }
+        /* Without a location of the API, the file is not needed any more.  A file without a name
+         * stays, as no later cycle could open it again. */
+        if (!main_conf_of(cycle).api_clients.known && zone->override_file.path.len != 0) {
+            close_overrides(*zone);
+        }
     }
 
     set_checkers(cycle);

@@ -51,19 +51,18 @@ bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
            && (stat(reinterpret_cast<char *>(text.data), &info) == 0 || cannot_open(cf, zone));
 }
 
-/* Opens a file without a name, or keeps the file of the last cycle with the zone's memory.  Only
- * the API writes such a file: without "write=on", none is needed unless overrides are kept. */
+/* Opens a file without a name, or keeps that of the last cycle with the zone's memory.  Only the
+ * API writes such a file: without "write=on", one is needed only if the memory has overrides.  If
+ * they come from a file with a name, they end with it: an empty file is loaded in its place. */
 bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return true; }
 
-    const auto *former = zone.ordered.former;
+    const auto *former = zone.ordered.restarted.len == 0 ? zone.ordered.former : nullptr;
+    const bool has_overrides = former != nullptr && former->memory.aside.overrides->count() != 0;
+    if (!main_conf(cf).charges && !has_overrides) { return true; }
+
     const bool goes_on = former != nullptr && former->override_file.fd != NGX_INVALID_FILE
-                         && former->override_file.path.len == 0 && zone.ordered.restarted.len == 0;
-
-    if (!main_conf(cf).charges && !(goes_on && former->memory.aside.overrides->count() != 0)) {
-        return true;
-    }
-
+                         && former->override_file.path.len == 0;
     zone.override_file.fd
         = goes_on ? fcntl(former->override_file.fd, F_DUPFD_CLOEXEC, 0) : create_unnamed_file();
     if (zone.override_file.fd != NGX_INVALID_FILE) { return true; }
