@@ -152,7 +152,7 @@ is_wrong(@$_) for (
     (map { my ($context, $begin) = @$_; map { [ $context => "$begin $_->[0];", @$_ ] } (
         [ 'rate=5/day', qr/"rate=5\/day" belongs to "algorithm=fixed" only/ ],
         [ 'rate=1000000001/1m', qr/\b1000000001\b.*\b60000 ms\b.*\b1000000000\b/ ],
-        map { [ "rate=$_", qr/a window as "\/15m"/ ] }
+        map { [ "rate=$_", qr/a window from 100ms to 30d as "\/15m"/ ] }
             qw(5/ 5/99ms 5/31d 5/1x 5/1h/1h 5r/1h 5r/s/1h 0/1h /1h off/1h),
     ) } [ http => "$zone zone=one:1m" ], [ location => 'limit_sliding zone=known' ]),
 );

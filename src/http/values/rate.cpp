@@ -19,8 +19,8 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &win
     if (!rate.parse(param.value(), &window)) {
         const auto meant = suggested_rate(param.cf->pool, param.value());
         return param.invalid("invalid rate \"%V\", it must be a positive integer, with "
-                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\", a window as \"/15m\", or alone, "
-                             "or hold a variable%V",
+                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\", a window from 100ms to 30d as "
+                             "\"/15m\", or alone, or hold a variable%V",
                              &meant);
     }
 
