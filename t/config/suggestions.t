@@ -87,8 +87,13 @@ is_meant(location => $_->[0], "invalid parameter $_->[1]") for (
         . ' "count_status=", "after_auth" or "dry_run"' ],
     [ 'limit_sliding zone:known;', '"zone:known", did you mean "zone=known"?' ],
     [ 'limit_sliding zone="known";', '"zone="known"", a quote must be before "zone="' ],
-    [ "$limit count_status=401, 403;",
-        '"403", did you mean "count_status=401,403" without spaces?' ],
+    (map { [ "$limit count_status=$_;",
+        '"' . s/.* //r . '", did you mean "count_status=401,403" without spaces?' ] }
+        '401, 403', '401 ,403', '401 403'),
+    [ "$limit count_status=4xx 5xx;",
+        '"5xx", did you mean "count_status=4xx,5xx" without spaces?' ],
+    [ "$limit cost=1 2;", '"2", it must be "zone=", "inflight=", "rate=", "cost=", "settle=",'
+        . ' "count_status=", "after_auth" or "dry_run"' ],
     [ "$limit rate=9 r/s;", '"r/s", did you mean "rate=9r/s" without spaces?' ],
     [ "$limit rate=9r /s;", '"/s", did you mean "rate=9r/s" without spaces?' ],
     (map { [ "limit_sliding_$_->[0];",

@@ -150,7 +150,7 @@ constexpr ParamRule<Limit> rules[] = {
     {{"rate="}, set_limit_rate},
     {{"cost="}, set_cost},
     {{"settle="}, set_settle},
-    {{"count_status="}, set_count_status},
+    {{"count_status=", {}, {}, ","}, set_count_status},
     {{"after_auth"}, set_flag<&Limit::after_auth>},
     {{"dry_run"}, set_flag<&Limit::dry_run>},
 };

@@ -3,6 +3,7 @@
 #include "http/values/parameter.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace limit_sliding {
 namespace {
@@ -11,6 +12,8 @@ using Names = Span<const ParamName>;
 
 /* Maximum number of names that an error lists. */
 constexpr size_t kListedMax = 8;
+
+bool is_digit(char ch) { return ch >= '0' && ch <= '9'; }
 
 bool has_value(const ParamName &name) { return name.text.back() == '='; }
 
@@ -66,18 +69,24 @@ bool is_value_of_flag(std::string_view word, Names names, std::string_view befor
            && (is_on_or_off(word) || starts_with(word, "="));
 }
 
-/* Returns true if the word continues the value before it: "zone=one :1m", "window=10 m",
- * "rate=100 r/s", "count_status=401, 403". */
-bool is_rest_of_value(std::string_view word, Names names, std::string_view before) {
+/* Returns the text that joins the word to the value before it: an empty one in "zone=one :1m",
+ * "window=10 m", "rate=100 r/s" and "count_status=401, 403", and the separator of a list in
+ * "count_status=401 403".  Returns nullopt if the word does not continue the value. */
+std::optional<std::string_view> joint_before(std::string_view word, Names names,
+                                             std::string_view before) {
     const auto *name = find_name(names, before);
-    if (name == names.end() || !has_value(*name) || word.empty()) { return false; }
+    if (name == names.end() || !has_value(*name) || word.empty()) { return std::nullopt; }
 
     constexpr std::string_view kUnits[] = {"k", "kb", "m", "mb", "ms", "s", "h", "d"};
     const bool is_unit = std::any_of(std::begin(kUnits), std::end(kUnits),
                                      [&](auto unit) { return is_same_name(word, unit); });
-    const bool has_number = before.back() >= '0' && before.back() <= '9';
-    return before.back() == ',' || word.front() == ':' || word.front() == '/'
-           || (has_number && (is_unit || starts_with(word, "r/")));
+    if (before.back() == ',' || word.front() == ',' || word.front() == ':' || word.front() == '/'
+        || (is_digit(before.back()) && (is_unit || starts_with(word, "r/")))) {
+        return std::string_view();
+    }
+
+    const bool is_listed = !name->separator.empty() && is_digit(word.front());
+    return is_listed ? std::optional(name->separator) : std::nullopt;
 }
 
 /* Logs an error for a missing or separate value: "zone = a", "zone= a", "zone =a", "zone a". */
@@ -128,8 +137,9 @@ bool unknown_parameter(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewher
                             &word - 1);
     }
 
-    if (is_rest_of_value(view(word), names, word_at(cf, i - 1))) {
-        return did_you_mean(cf, word, word_at(cf, i - 1), view(word), " without spaces");
+    if (const auto joint = joint_before(view(word), names, word_at(cf, i - 1))) {
+        const auto rest = join(cf->pool, *joint, view(word));
+        return did_you_mean(cf, word, word_at(cf, i - 1), view(rest), " without spaces");
     }
 
     /* "rate:1r/s" is read as "rate=1r/s" */

@@ -63,9 +63,10 @@ struct Param {
 };
 
 struct ParamName {
-    std::string_view text;          /* "zone=", or the whole word of a flag */
-    std::string_view required = {}; /* name in the error if missing; empty: optional */
-    std::string_view instead = {};  /* parameter that may take the place of a required one */
+    std::string_view text;           /* "zone=", or the whole word of a flag */
+    std::string_view required = {};  /* name in the error if missing; empty: optional */
+    std::string_view instead = {};   /* parameter that may take the place of a required one */
+    std::string_view separator = {}; /* between the values of a list; empty: a single value */
 };
 
 /* Parameters of another directive that are often given to this one. */
