@@ -207,6 +207,8 @@ $key = api_key($nginx, 'own', 'x', 'PUT', '&inflight=0');
 is join(' ', map { $_ // 'null' } @$key{qw(http limit remaining used held own_limit)}),
     '200 0 0 null 1 1', 'PUT of 0';
 is told('/own?key=x'), '429 REJECTED own 0 0 []', '... in force';
+like(($nginx->log_lines(qr/in flight/))[-1], qr/limiting requests in flight, 1 of 0 by zone "own"/,
+    '... and the log has what it still holds');
 $key = api_key($nginx, 'own', 'x', 'PUT', '&inflight=off');
 is join(' ', map { $_ // 'null' } @$key{qw(http limit remaining held own_limit)}),
     '200 null null 1 off', 'PUT of off';

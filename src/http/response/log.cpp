@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/holds/hold.hpp"
+#include "core/rules/in_flight.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -95,6 +96,17 @@ struct Escaped {
     u_char data[4 * kShown];
 };
 
+/* Returns the units that the key of a rejected claim holds.  The verdict about a blocked key does
+ * not depend on them, so this node's memory has to tell. */
+uint64_t held_units(const Claim &claim, const Verdict &verdict) {
+    if (verdict.limit != 0) { return verdict.limit + verdict.excess / 1000 - claim.cost; }
+
+    Claim look = claim;
+    look.limit = kNarrowMax;
+    look_in_flight(&look, 0);
+    return InFlight::held(look.state);
+}
+
 } // namespace
 
 ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf) {
@@ -127,7 +139,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
     } else if (zone.policy.is_in_flight()) {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests in flight%s, %uL of %uL by zone \"%V\"", dry_run_words(limit),
-                 verdict.limit + verdict.excess / 1000 - claim.cost, verdict.limit, &zone.name);
+                 held_units(claim, verdict), verdict.limit, &zone.name);
     } else {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests%s, excess: %uL.%03uL by zone \"%V\"", dry_run_words(limit),
