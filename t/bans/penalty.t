@@ -239,6 +239,19 @@ is ask('/auth?key=x'), '200 PASSED one', 'after_auth: passes';
 rejected(1, '/auth?key=x');
 ok ban('one', 'x'), 'after_auth: banned';
 
+# A client that is both banned and blocked may not return when the ban ends.
+api_key($nginx, 'one', 'x', 'PUT', '&rate=0');
+for my $place ('/one?key=x', '/both?key=x') {
+    $nginx->new_log_lines($LINE);
+    my $r = $nginx->get($place);
+    is "$r->{status} " . header($r, 'Retry-After'), '429 ', "$place: banned and blocked";
+    is_deeply [ lines() ], [ 'limiting requests, excess: 1.000 by zone "one"' ],
+        '... is logged as blocked';
+}
+cmp_ok ban('one', 'x')->{left}, '>', 3590, '... and the ban goes on';
+api_key($nginx, 'one', 'x', 'PUT', '&rate=default');
+cmp_ok header($nginx->get('/one?key=x'), 'Retry-After'), '>', 3590, '... without the block, too';
+
 is $nginx->statuses(2, '/counted/none?key=a'), '404 429', 'count_status: rejected';
 ok ban('counted', 'a'), '... and banned';
 api_key($nginx, 'counted', 'a', 'DELETE');
@@ -256,6 +269,7 @@ is $nginx->statuses(3, '/rated?key=a&rate=1'), '200 429 429', 'a variable rate';
 is ask('/rated?key=a&rate=5/1h'), '429 REJECTED rated', '... a ban is for all windows';
 is ask('/rated?key=a&rate=off'), '200  ', '... but not for "off"';
 rejected(3, '/rated?key=b&rate=0');
+is header($nginx->get('/rated?key=a&rate=0'), 'Retry-After'), '', '... and "0" has no end';
 is ban('rated', 'b'), undef, '... "0" leads to none';
 
 

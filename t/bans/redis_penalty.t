@@ -70,6 +70,8 @@ is $nginx->get('/leased?key=a')->{status}, 200, 'off: not banned';
 api_key($nginx, 'leased', 'blocked', 'PUT', '&rate=0');
 is $nginx->statuses(3, '/leased?key=blocked'), '429 429 429', 'blocked';
 is ban('leased', 'blocked'), undef, '... leads to no ban';
+api_key($nginx, 'leased', 'a', 'PUT', '&rate=0');
+is header($nginx->get('/leased?key=a'), 'Retry-After'), '', 'banned and blocked: no end is told';
 
 # Bans hold, and are lifted, while Redis is away.
 api_key($nginx, 'leased', 'a', 'PUT', '&rate=default');

@@ -30,6 +30,7 @@ $nginx->serve(http => <<"HTTP", server => <<'SERVER');
     lua_shared_dict counts 1m;
 HTTP
     location = /hundred { limit_sliding zone=hundred; empty_gif; }
+    location /limits { limit_sliding_api write=on; }
     location = /abort {
         lua_check_client_abort on;
         content_by_lua_block {
@@ -125,6 +126,9 @@ is lua('say(zone("synced"):forget("b"))') . told(synced => 1, 'peek("b")'), 'tru
 told(recorded => 3, 'take("a")');
 like told(recorded => 1, 'peek("a")'), qr/^rejected 1 0 /, 'count_rejected';
 like told(banned => 3, 'take("a")'), qr/^admitted 1 0 redis\nrejected 1 0 \w+\nrejected 1 0 local$/, 'penalty';
+$nginx->get('/limits/zones/banned/key?key=a&rate=0', method => 'PUT');
+like lua('local v = zone("banned"):take("a") say(v.limit, v.retry_after_ms)'), qr/^0 inf$/,
+    '... and has no end for a blocked key';
 
 # Coroutines that end while they wait
 

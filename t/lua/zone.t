@@ -187,6 +187,9 @@ is told(banned => 4, 'take("a")'), "admitted 1 0 local\n" . join("\n", ('rejecte
 cmp_ok lua('say(zone("banned"):take("a").retry_after_ms)'), '<=', 600_000, '... lead to a ban';
 is lua('say(zone("banned"):forget("a"))') . told(banned => 1, 'take("a")'), 'true nilrejected 1 0 local',
     '... which is not forgotten with the history';
+$nginx->get('/limits/zones/banned/key?key=a&rate=0', method => 'PUT');
+is lua('say(zone("banned"):take("a").retry_after_ms)'), 'inf', '... and has no end for a blocked key';
+$nginx->get('/limits/zones/banned/key?key=a&rate=default', method => 'PUT');
 $nginx->get('/limits/zones/banned/key?key=a&what=ban', method => 'DELETE');
 is told(banned => 1, 'take("a")'), 'admitted 1 0 local', '... but lifted by the API';
 my $first = lua('zone("recorded"):take("a", { cost = 2 }) say(zone("recorded"):peek("a").retry_after_ms)');

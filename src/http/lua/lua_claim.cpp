@@ -145,7 +145,8 @@ bool begin_claim(const LuaCall &call, Claim &claim, LuaClaim &memory,
 }
 
 bool decide_by_ban(const LuaCall &call, Claim &claim, LuaClaim &memory) {
-    return call.zone->conf().rejected.are_banned() && find_ban(call.key, claim, memory.ban);
+    return call.zone->conf().rejected.are_banned()
+           && find_ban(call.key, claim, memory.parts, memory.ban);
 }
 
 void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding_verdict *verdict) {

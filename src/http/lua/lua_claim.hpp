@@ -57,7 +57,8 @@ LuaCode make_claim(const LuaCall &call, Claim &claim, LuaClaim &memory);
 bool begin_claim(const LuaCall &call, Claim &claim, LuaClaim &memory,
                  limit_sliding_verdict *verdict, LuaCode *code);
 
-/* Decides the claim by a ban of its key.  Returns false if there is none. */
+/* Decides the claim by a ban of its key, or by the limit "0" of a banned key.  Returns false if the
+ * key is not banned. */
 bool decide_by_ban(const LuaCall &call, Claim &claim, LuaClaim &memory);
 
 /* Counts a decided claim, unless the call only peeks, and describes the claim. */

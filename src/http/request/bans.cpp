@@ -3,7 +3,6 @@
 #include "http/request/bans.hpp"
 
 #include "core/table/zone.hpp"
-#include "http/overrides/overridden_claim.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "ngx/memory.hpp"
@@ -13,8 +12,8 @@
 namespace limit_sliding {
 namespace {
 
-/* Applies the override of a banned key, as this node knows the override.  Returns NGX_DONE if the
- * key remains banned, NGX_OK if the override is "off", and NGX_ERROR if there is no memory. */
+/* Applies the override of a banned key, as this node knows the override.  Returns NGX_OK if the
+ * override is "off", else NGX_DONE, and NGX_ERROR if there is no memory. */
 [[gnu::noinline]] ngx_int_t find_own(ngx_http_request_t *r, const ZoneConf &zone, Claim &claim) {
     const auto hash = claim.key_hash();
     Override own = {};
@@ -201,6 +200,9 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
         if (rc != NGX_DONE) { return rc; }
     }
 
+    /* A blocked key is rejected after the ban as well, so no Retry-After would be true. */
+    if (claim.verdict != nullptr) { return NGX_OK; }
+
     /* A single claim is never moved, so `verdict` may point into the claim. */
     auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
     if (verdict == nullptr) { return NGX_ERROR; }
@@ -212,7 +214,7 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
 template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 
-bool find_ban(const ngx_str_t &key, Claim &claim, Verdict &verdict) {
+bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdict &verdict) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
     (void)get_ban_hash(GivenKey{key, verdict}, claim, &hash);
@@ -220,11 +222,15 @@ bool find_ban(const ngx_str_t &key, Claim &claim, Verdict &verdict) {
     const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
     if (ban.left_ms == 0) { return false; }
 
-    if (zone.is_remote() && zone.remote.told->find(claim.key_hash()).is_unlimited()) {
-        return false;
+    if (zone.is_remote()) {
+        const auto own = zone.remote.told->find(claim.key_hash());
+        if (own.is_unlimited()) { return false; }
+
+        if (own.is_set()) { apply_override(zone, own, claim, parts); }
     }
 
-    set_ban(ban, claim.cost * 1000, verdict, claim);
+    if (claim.verdict == nullptr) { set_ban(ban, claim.cost * 1000, verdict, claim); }
+
     return true;
 }
 

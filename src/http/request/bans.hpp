@@ -5,6 +5,7 @@
 #pragma once
 
 #include "http/conf/configuration.hpp"
+#include "http/overrides/overridden_claim.hpp"
 #include "http/response/context.hpp"
 #include "ngx/ngx.hpp"
 
@@ -18,16 +19,17 @@ uint64_t ban_hash(const ZoneConf &zone, std::string_view key);
 void lift_ban(const ZoneConf &zone, std::string_view key);
 
 /* Finds the ban of the claim's key, in a zone with penalties.  A key with the override "off" is
- * never banned.  Returns NGX_OK if the key is not banned, NGX_DONE if the ban rejects the claim,
- * and NGX_ERROR if there is no memory, or a variable failed.  With kSingle, the request has no
- * other claim, and a banned request is also counted, logged and described; the caller then returns
- * the status of the location. */
+ * never banned, and the limit "0" goes before a ban, because it has no end.  Returns NGX_OK if no
+ * ban rejects the claim, NGX_DONE if the ban rejects the claim, and NGX_ERROR if there is no
+ * memory, or a variable failed.  With kSingle, the request has no other claim, and a banned request
+ * is also counted, logged and described; the caller then returns the status of the location. */
 template <bool kSingle>
 ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
 
-/* The same for a claim of this key that belongs to no request: returns true if the ban rejects the
- * claim, which then has this verdict. */
-bool find_ban(const ngx_str_t &key, Claim &claim, Verdict &verdict);
+/* The same for a claim of this key that belongs to no request, and whose override in this node's
+ * memory was applied.  Returns true if the ban, or the limit "0", rejects a banned key.  The claim
+ * then points to `parts` or to `verdict`. */
+bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdict &verdict);
 
 /* Adds n rejections to the key of a claim that rejected: to the offenders of the zone, and to the
  * rejections counted towards a ban.  If a ban begins, it rejects the claim.  The rejected keys of
