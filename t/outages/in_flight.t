@@ -33,6 +33,25 @@ pass '... until Redis takes them';
 $fleet->finish;
 
 
+# A Redis that has just started answers, but grants nothing for three seconds.
+
+$redis->stop;
+$redis->start;
+$fleet = LimitSliding::InFlight->new($redis, nodes => 1, unready => 1,
+    zone => 'inflight=10 on_error=deny',
+    server_conf => 'location /logged { limit_sliding zone=held; limit_sliding_log_level error; }');
+$node = $fleet->node(0);
+my $WAITS = 'waits for the units of other nodes';
+is $node->get('/logged?key=fresh')->{status}, 429, 'a Redis that has just started: on_error';
+is_deeply [ map { s/.*(denying request.*?), client.*/$1/r } $node->new_log_lines(qr/denying/) ],
+    [ qq(denying request, redis "shared" of zone "held" $WAITS) ], '... and the log has the reason';
+my $json = api_key($node, 'held', 'fresh', 'PUT', '&inflight=5');
+is "$json->{http} $json->{error}", "503 redis $WAITS", '... as well as the API';
+$fleet->wait_ready;
+is api_key($node, 'held', 'fresh', 'PUT', '&inflight=5')->{http}, 200, '... until it decides';
+$fleet->finish;
+
+
 # Workers whose requests run, and that get no others: their heartbeats continue
 # when the circuit breaker closes, because Redis declares them dead soon.
 

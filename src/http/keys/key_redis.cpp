@@ -30,9 +30,9 @@ ngx_int_t send_known(KeyRequest &key) {
 ngx_int_t wait_or_fail(KeyRequest &key, bool waits) {
     if (waits) { return NGX_AGAIN; }
 
-    return (key.method & kWrites) == 0
-               ? send_known(key)
-               : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
+    return (key.method & kWrites) == 0 ? send_known(key)
+                                       : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                                    "redis %s", why_undecided(key.zone->remote));
 }
 
 ngx_int_t look(KeyRequest &key) {

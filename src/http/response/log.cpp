@@ -7,6 +7,7 @@
 #include "core/holds/hold.hpp"
 #include "core/rules/in_flight.hpp"
 #include "ngx/strings.hpp"
+#include "redis/shares/units.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -131,11 +132,11 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
     } else if (claim.outcome == Outcome::kRefused) {
         log_line(r, zone.worker.decisions, level, "refusing new keys%s, zone \"%V\" is full",
                  dry_run_words(limit), &zone.name);
-    } else if (is_fallback(claim)) {
+    } else if (kHasRedis && is_fallback(claim)) {
         /* The client is not to blame, so the line reports no excess. */
         log_line(r, zone.worker.decisions, level,
-                 "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
-                 dry_run_words(limit), &zone.remote.redis->settings.name, &zone.name);
+                 "denying request%s, redis \"%V\" of zone \"%V\" %s", dry_run_words(limit),
+                 &zone.remote.redis->settings.name, &zone.name, why_undecided(zone.remote));
     } else if (zone.policy.is_in_flight()) {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests in flight%s, %uL of %uL by zone \"%V\"", dry_run_words(limit),

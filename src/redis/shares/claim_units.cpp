@@ -60,6 +60,13 @@ void note_units(Claim &claim) {
     ask_done(*share);
 }
 
+const char *why_undecided(const RemoteZone &zone) {
+    const UnitHolder *holder = zone.redis->client.holder;
+    const bool waits = zone.policy->is_in_flight() && holder != nullptr && !is_away(*zone.redis)
+                       && is_in_grace(*holder);
+    return waits ? "waits for the units of other nodes" : "does not answer";
+}
+
 void release_units(RemoteClaim &remote) {
     if (remote.share == nullptr) { return; }
 
