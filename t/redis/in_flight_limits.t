@@ -6,7 +6,7 @@ use v5.36;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-use LimitSliding::Api qw(all_limits);
+use LimitSliding::Api qw(all_limits api_key);
 use LimitSliding::InFlight;
 use LimitSliding::Redis;
 use LimitSliding::Test;
@@ -62,8 +62,9 @@ for ([ 0, '429 REJECTED held 0 0' ], [ 7, '200 PASSED held 7 6' ],
         "... then of $own, without a pause between requests" or diag $last;
 }
 
+is api_key($node, 'held', 'a', 'PUT', '&inflight=000000001')->{limit}, 1, '... also in nine digits';
 my ($limits) = all_limits($node, 'held');
-is_deeply [ map { $_->{inflight} } @$limits ], [1], '... and listed';
+is_deeply [ map { $_->{inflight} } @$limits ], ['000000001'], '... and listed';
 
 set_own('none', 0);
 is told('/costly?cost=0&key=none'), '429 REJECTED held 0 0', '0 rejects a cost of 0 as well';

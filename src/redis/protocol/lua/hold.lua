@@ -46,7 +46,7 @@ while KEYS[i] do
   end
   if own then
     -- 4194302 is kNarrowMax.
-    local number = #own <= 7 and match(own, '^%d+$') and own + 0
+    local number = #own <= 18 and match(own, '^%d+$') and own + 0
     local override = 2
     if own == 'off' then
       limit, override = 1e15, 1
