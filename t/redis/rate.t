@@ -77,6 +77,16 @@ for my $zone (@names) {
     api_key($nginx, $zone, 'f', 'PUT', '&rate=2/30m');
     is passing(4, "/$zone?key=f&rate=9/1h"), 2, "$zone: a key's own limit goes before"
         if $zone ne 'leased';
+
+    passing(2, "/$zone?key=g&rate=5/1h");
+    for my $own ('9', '9/30m') {
+        api_key($nginx, $zone, 'g', 'PUT', "&rate=$own");
+        passing(2, "/$zone?key=g&rate=5/1h");
+        is api_key($nginx, $zone, 'g', 'DELETE')->{used}, 0, "$zone: forgotten beside $own";
+        is api_key($nginx, $zone, 'g', 'PUT', '&rate=default')->{used}, 0,
+            '... in the window of the last request, too';
+        passing(2, "/$zone?key=g&rate=5/1h");
+    }
 }
 
 for my $case ([ 'rate=0', 'counter' ], [ 'other=0', 'other' ], [ 'local=0', 'local' ],

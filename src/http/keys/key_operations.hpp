@@ -47,7 +47,7 @@ struct KeyRequest {
     /* For a key in Redis: the claim, the wait for the reply, and the step of the request. */
     RemoteClaim remote;
     Waiter waiter;
-    enum { kLooks, kCommands, kLooksAgain, kAsksTtl } step;
+    enum { kLooks, kCommands, kForgetsUsual, kLooksAgain, kAsksTtl } step;
 
     /* Returns the limit in force. */
     const Override &limit() const { return own.is_set() ? own : usual; }

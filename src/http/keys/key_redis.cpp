@@ -120,6 +120,15 @@ ngx_int_t end_command(KeyRequest &key) {
         return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
 
+    /* The key's own limit may have another window than its last request. */
+    const Window &usual = key.usual.window;
+    if (key.method == NGX_HTTP_DELETE && key.step == KeyRequest::kCommands && usual.is_given()
+        && usual != key.claim.policy->window()) {
+        key.step = KeyRequest::kForgetsUsual;
+        set_usual_limit(key);
+        return send_command(key, KeyCommand::kForget);
+    }
+
     if (key.method == NGX_HTTP_POST) {
         (void)charge_here(key);
     } else if (key.method == NGX_HTTP_PUT) {
@@ -144,6 +153,7 @@ ngx_int_t end_ttl(KeyRequest &key) {
 ngx_int_t end_step(KeyRequest &key) {
     switch (key.step) {
     case KeyRequest::kCommands:
+    case KeyRequest::kForgetsUsual:
         return end_command(key);
     case KeyRequest::kAsksTtl:
         return end_ttl(key);
