@@ -394,7 +394,7 @@ SKIP: {
     mkdir "$dir/small" or die $!;
     my $mounted = $root
         && system("mount -t tmpfs -o size=64k tmpfs $dir/small 2>/dev/null") == 0;
-    skip 'cannot mount', 10 unless $mounted;
+    skip 'cannot mount', 12 unless $mounted;
 
     $nginx->serve(http => zone('one', 'limits=small/limits'));
     is put('one', 'a', 7), 200, 'an order on a disk with room';
@@ -423,6 +423,16 @@ SKIP: {
     $nginx->reload;
     is own('one', 'a', 'c'), '7 9', '... and all are there';
     is logged(qr/ignored in \S*small/), 0, '... with no wrong line';
+    $nginx->stop;
+
+    $nginx->write_file('small/limits', "blocked 0\n");
+    system("mount -o remount,ro $dir/small") == 0 or diag 'remount failed';
+    my $text = $nginx->template(http => zone('one', 'limits=small/limits'))
+        =~ s/ write=on//r;
+    $nginx->start($text);
+    is $nginx->statuses(1, '/?key=blocked'), 429, 'a read-only disk, without write=on';
+    $nginx->reload($text);
+    is $nginx->statuses(1, '/?key=blocked'), 429, '... over a reload';
     $nginx->stop;
     system("umount $dir/small") == 0 or diag 'umount failed';
 }

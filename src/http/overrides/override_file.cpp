@@ -76,9 +76,17 @@ bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return open_to_test(cf, zone); }
 
     /* Keys may be secrets, so only the owner may read the file. */
-    zone.override_file.fd = open(reinterpret_cast<char *>(zone.override_file.path.data),
-                                 O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-    return zone.override_file.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
+    auto &fd = zone.override_file.fd;
+    const auto *path = reinterpret_cast<char *>(zone.override_file.path.data);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+
+    /* Only the API writes, so without "write=on", the file may be on a read-only file system. */
+    if (fd == NGX_INVALID_FILE && (ngx_errno == EROFS || ngx_errno == NGX_EACCES)
+        && !main_conf(cf).charges) {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    }
+
+    return fd != NGX_INVALID_FILE || cannot_open(cf, zone);
 }
 
 /* Returns true if two files are the same.  "nginx -t" knows a missing file by its path only. */
@@ -175,8 +183,9 @@ bool OverridesLock::wait() {
 }
 
 bool OverridesLock::wait_briefly(bool writes) {
+    const bool is_writable = (fcntl(fd_, F_GETFL) & O_ACCMODE) == O_RDWR;
     for (ngx_uint_t ms = 0; ms < 10000; ms += 10) {
-        if (set(F_SETLK, writes ? F_WRLCK : F_RDLCK)) { return true; }
+        if (set(F_SETLK, writes && is_writable ? F_WRLCK : F_RDLCK)) { return true; }
 
         if (ngx_errno != NGX_EAGAIN && ngx_errno != NGX_EACCES) { return false; }
 

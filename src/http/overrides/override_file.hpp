@@ -39,8 +39,8 @@ public:
     /* Waits for the lock.  Returns false and sets errno if that fails. */
     bool wait();
 
-    /* Waits at most 10 seconds, so that a stopped worker does not hold up the process.  `writes`
-     * must be false for a descriptor that can only read. */
+    /* Waits at most 10 seconds, so that a stopped worker does not hold up the process.  A lock for
+     * writes is one for reads if the descriptor can only read. */
     bool wait_briefly(bool writes);
 
 private:
