@@ -30,14 +30,11 @@ ngx_int_t send_overrides(ngx_http_request_t *r, ZoneConf &zone) {
     const ngx_int_t rc = read_page_args(r, zone, &page);
     if (rc != NGX_DECLINED) { return rc; }
 
-    /* One more override than shown tells whether there is another page. */
     Array<OverrideLine> listed;
-    if (!list_overrides(zone, view(page.after), page.n + 1, r->pool, listed, &page.place)) {
+    if (!list_overrides(zone, view(page.after), page.n, r->pool, listed, &page.place)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    const bool is_full = listed.size() > page.n;
-    const Span<OverrideLine> shown = {listed.begin(), is_full ? page.n : listed.size()};
     const auto now_s = static_cast<uint64_t>(ngx_time());
 
     return send_json(r, NGX_HTTP_OK, [&](Json &json) {
@@ -45,14 +42,13 @@ ngx_int_t send_overrides(ngx_http_request_t *r, ZoneConf &zone) {
 
         {
             auto array = json.array("limits");
-            for (const OverrideLine &own : shown) {
+            for (const OverrideLine &own : listed) {
                 write_override(json, zone, own, now_s);
             }
         }
 
-        if (is_full) {
-            json.uri_field("next", shown[shown.size() - 1].key);
-        } else if (page.place != 0) {
+        /* A place does not move, unlike the place of a key whose limit is removed meanwhile. */
+        if (page.place != 0) {
             u_char text[1 + NGX_INT64_LEN];
             const u_char *end = ngx_sprintf(text, "*%uL", page.place);
             json.field("next", view(text, static_cast<size_t>(end - text)));

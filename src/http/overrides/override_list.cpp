@@ -42,7 +42,7 @@ bool list_overrides(const ZoneConf &zone, std::string_view after, size_t n, ngx_
     uint32_t tag;
     if (!after.empty()) { *place = overrides.place_after(zone.memory.table->hash(after)); }
 
-    while (listed.size() < n && overrides.next(place, &lines, &entry, &tag)) {
+    while (overrides.next(place, &lines, &entry, &tag)) {
         if (entry.until_s <= now_s) { continue; }
 
         const auto text = read_text(zone.override_file.fd, entry.at, pool);
@@ -53,11 +53,16 @@ bool list_overrides(const ZoneConf &zone, std::string_view after, size_t n, ngx_
             continue;
         }
 
+        if (listed.size() == n) {
+            --*place; /* the next page begins with this override */
+            return true;
+        }
+
         line.until_s = entry.until_s;
         if (listed.add(pool, line) == nullptr) { return false; }
     }
 
-    if (listed.size() < n && lines != 0) { *place = 0; }
+    if (lines != 0) { *place = 0; }
 
     return true;
 }
