@@ -149,5 +149,17 @@ is order(1, 'log', 'a'), 0, '... forgotten';
 is_deeply $redis->ask('KEYS', 'limit_sliding:log:*:forgotten'), [],
     '... without a mark, as it has no leases';
 
+
+# Units that were not reported yet
+
+$_->serve(places(each => 'window=30d redis=shared',
+    zones => { synced => 'rate=4 sync=1s' })) for @nginx;
+
+is $nginx[0]->statuses(5, '/synced?key=a'), '200 200 200 200 429', 'units to be reported';
+is order(0, 'synced', 'a'), 0, '... forgotten';
+sleep 1.5;
+is order(0, 'synced', 'a', 'GET'), 0, '... and not reported afterwards';
+is $nginx[0]->statuses(5, '/synced?key=a'), '200 200 200 200 429', '... of a whole limit';
+
 $nginx[1]->finish_one;
 $nginx[0]->finish;

@@ -7,7 +7,7 @@
 #include "core/holds/hold.hpp"
 #include "core/rules/in_flight.hpp"
 #include "ngx/strings.hpp"
-#include "redis/shares/units.hpp"
+#include "redis/shares/claim_units.hpp"
 
 namespace limit_sliding {
 namespace {
