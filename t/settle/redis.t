@@ -212,17 +212,17 @@ is unsettled($_), 0, 'leases: all was settled' for @nginx;
 
 $_->serve(limits("rate=$LIMIT", one => '')) for @nginx;
 
-my @held = map { hold($nginx[0], "/one?key=reload&cost=$_") } 1 .. 20;
+my @held = map { hold($nginx[0], "/one?key=reload&cost=$_") } 11 .. 30;
 my %old = map { $_ => 1 } $nginx[0]->workers;
 $nginx[0]->hup;
 wait_for(sub { my @new = $nginx[0]->workers; @new == 2 && !grep { $old{$_} } @new });
 is scalar grep({ $old{$_} } $nginx[0]->children), 2, 'a reload: old workers have responses';
 $_->close for splice @held, 0, 19;
-settles($nginx[0], 'one', 'reload', sum0(1 .. 19) + 10, '... which they settle');
+settles($nginx[0], 'one', 'reload', sum0(11 .. 29) + 10, '... which they settle');
 close $held[0];
 wait_for(sub { !grep { $old{$_} } $nginx[0]->children });
 is scalar grep({ $old{$_} } $nginx[0]->children), 0, '... and leave';
-is used($nginx[0], 'one', 'reload'), sum0(1 .. 20), '... once the last one is settled';
+is used($nginx[0], 'one', 'reload'), sum0(11 .. 30), '... once the last one is settled';
 is unsettled($nginx[0]), 0, '... all of them';
 $_->finish_one for @nginx;
 
