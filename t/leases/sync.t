@@ -198,6 +198,37 @@ told('cost', 'h', 1000, 'another one');
 is api_key($nginx[0], 'cost', 'h', 'POST', '&cost=-300')->{used}, 1000,
     '... of which less than it owes is given back';
 
+api_key($nginx[1], 'cost', 'i', 'POST', '&cost=5000');
+my $owes = sub {
+    my $wait = header($nginx[0]->get('/cost?key=i&cost=1'), 'Retry-After');
+    return ($wait // 0) > 3 * 30 * 86400;
+};
+ok wait_for($owes), 'one that another node has charged: it waits for several windows';
+sleep 1.2;                # until Redis is asked again
+ok $owes->(), '... also after further replies';
+
+# A key that owes nine windows waits for them, also after a reload
+$nginx[0]->serve(http => '', places(each => 'rate=100 window=2s redis=shared sync=50ms',
+    zones => { counter => '', fixed => 'algorithm=fixed' },
+    limit => 'cost=$arg_cost settle=$arg_settle'));
+my @owe = qw(counter fixed);
+$nginx[0]->get("/$_?key=a&cost=1&settle=1000") for @owe;
+told($_, 'a', 100, "$_: a key that owes") for @owe;
+sub waits($least, $name) {
+    for my $zone (@owe) {
+        my $r = $nginx[0]->get("/$zone?key=a&cost=1");
+        is $r->{status}, 429, "$zone: $name";
+        cmp_ok header($r, 'Retry-After') // 0, '>=', $least, '... for long';
+    }
+}
+sleep 1.5;                # some replies
+waits(14, 'has to wait');
+$nginx[0]->reload;
+sleep 4.5;                # beyond the window, and the part that still counts of it
+waits(7, 'also after a reload');
+sleep 0.5;
+waits(7, '... and a reply');
+
 # One worker tells of the units, and takes the later ones before their requests end.
 my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $!;
 my $port = $silent->sockport;

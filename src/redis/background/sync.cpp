@@ -281,29 +281,29 @@ private:
 };
 
 /* Sets the parts of a counter in this node's memory as they are in Redis, with `more` units in
- * the newest part, so that the count fades at the same times.  Returns false if this is no
- * counter, or if the key owes: parts may have no room for a debt. */
-bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
-    if (claim.policy->algorithm != Algorithm::kCounter || state.debt.units != 0) { return false; }
+ * the newest part, so that the count fades at the same times.  Other algorithms do nothing. */
+void set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
+    if (claim.policy->algorithm != Algorithm::kCounter) { return; }
 
     const auto parts = static_cast<uint64_t>(state.values[0]);
     uint64_t count[kCounterPartsMax + 1];
-    if (parts > kCounterPartsMax) { return false; }
+    if (parts > kCounterPartsMax) { return; }
 
     for (uint64_t i = 0; i <= parts; i++) {
         count[i] = static_cast<uint64_t>(state.values[3 + i]);
     }
 
     count[parts] += more;
-    return set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count, state.now_ms,
-                      ngx_current_msec);
+    (void)set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count, state.now_ms,
+                     ngx_current_msec);
 }
 
-/* Sets the used units of the key in this node's memory. */
-void set_used(const Claim &claim, uint64_t used) {
-    /* The excess of a bucket, a small debt, has run off when the next request is admitted.  With
-     * other algorithms it would be a debt of later windows, but Redis has no such debt. */
-    if (!claim.policy->is_bucket()) { used = std::min(used, claim.limit); }
+/* Sets the used units of the key in this node's memory, of which `owed` are left to later
+ * windows. */
+void set_used(const Claim &claim, uint64_t used, uint64_t owed) {
+    /* Further units over the limit would be a debt as well.  Only the small one of a bucket has run
+     * off when the next request is admitted. */
+    if (!claim.policy->is_bucket()) { used = std::min(used, claim.limit + owed); }
 
     const uint64_t here = used_here(claim);
     if (here < used) {
@@ -335,15 +335,18 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
      * nodes admitted the units that become free meanwhile, each would exceed the limit. */
     const uint64_t freed = static_cast<uint64_t>(Wide{2} * told.state.limit
                                                  * zone_of(notice).sync_ms / policy.window_ms);
-    const uint64_t ahead = rest + (rest != 0 ? freed + 1 : 0);
-    const uint64_t here = after + ahead + outbox.units(notice.hash);
+    const uint64_t waiting = rest + outbox.units(notice.hash);
+    const uint64_t here = after + waiting + (rest != 0 ? freed + 1 : 0);
     const uint64_t capacity = policy.capacity(told.state.limit);
     const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
     claim.limit = told.state.limit;
     claim.fit_core();
-    if (!set_parts(claim, told.state, granted + here - after + guessed)) {
-        set_used(claim, here + guessed);
-    }
+    const uint64_t over = after + waiting - std::min(after + waiting, capacity);
+    const uint64_t owed = (granted == 0 ? told.state.debt.units : 0)
+                          + (zone_of(notice).settles ? std::min(over, waiting) : 0);
+    set_used(claim, here + guessed, owed);
+    if (owed == 0) { set_parts(claim, told.state, granted + here - after + guessed); }
+
     return guessed;
 }
 
