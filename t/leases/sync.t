@@ -184,7 +184,7 @@ told('cost', 'f', 1000, 'a key that owes');
 is api_key($nginx[0], 'cost', 'f', 'DELETE')->{used}, 0, '... is reset';
 sleep 0.2;
 is $nginx[0]->get('/cost?key=f&cost=1')->{status}, 200, '... and passes';
-sleep 1.5;                # longer than its units would wait for the next attempt
+sleep 1.5;                # longer than its units would have waited
 is used($nginx[1], 'cost', 'f'), 1, '... and owes nothing any more';
 
 $nginx[0]->get('/cost?key=g&cost=1&settle=5000');
@@ -203,12 +203,13 @@ my $owes = sub {
     my $wait = header($nginx[0]->get('/cost?key=i&cost=1'), 'Retry-After');
     return ($wait // 0) > 3 * 30 * 86400;
 };
-ok wait_for($owes), 'one that another node has charged: it waits for several windows';
+ok wait_for($owes), 'one that owes by another node: several windows';
 sleep 1.2;                # until Redis is asked again
 ok $owes->(), '... also after further replies';
 
 # A key that owes nine windows waits for them, also after a reload
-$nginx[0]->serve(http => '', places(each => 'rate=100 window=2s redis=shared sync=50ms',
+$nginx[0]->serve(http => '', places(
+    each => 'rate=100 window=2s redis=shared sync=50ms',
     zones => { counter => '', fixed => 'algorithm=fixed' },
     limit => 'cost=$arg_cost settle=$arg_settle'));
 my @owe = qw(counter fixed);
@@ -224,7 +225,7 @@ sub waits($least, $name) {
 sleep 1.5;                # some replies
 waits(14, 'has to wait');
 $nginx[0]->reload;
-sleep 4.5;                # beyond the window, and the part that still counts of it
+sleep 4.5;                # beyond the window, and what still counts of it
 waits(7, 'also after a reload');
 sleep 0.5;
 waits(7, '... and a reply');

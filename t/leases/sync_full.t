@@ -86,8 +86,8 @@ sleep 2.5;                # until it is overdue
 is passed('exits', 1), $KEYS, '... the next one takes over what is left';
 adds_up('exits', 3 * $KEYS, $lost);
 
-# Units of a worker that has exited leave their places to other keys, if their own keys do not
-# return: these keys learn what others use.
+# Units of a worker that has exited leave their places to other keys, if their
+# own keys do not return: these other keys learn what other nodes use.
 my $FRESH = 40;
 away();
 ok wait_for(sub {
@@ -95,7 +95,7 @@ ok wait_for(sub {
     return api($nginx)->{redis}{shared}{breaker} eq 'open';
 }), 'the breaker is open';
 $lost = unsettled();
-is passed('gone', 1), $KEYS, 'a worker exits, and the keys of its units do not return';
+is passed('gone', 1), $KEYS, 'a worker exits, and these keys do not return';
 my ($gone) = $nginx->workers;
 $nginx->reload;
 ok wait_for(sub { !kill 0, $gone }), '... it is gone';
@@ -103,8 +103,9 @@ $fake->mode('pass');
 sleep 12;                 # until other keys may evict them
 api_key($other, 'one', "fresh-$_", 'POST', '&cost=98') for 1 .. $FRESH;
 sub fresh($cost) {
-    return scalar grep { $nginx->get("/one?key=fresh-$_&cost=$cost")->{status} == 200 }
+    my @statuses = map { $nginx->get("/one?key=fresh-$_&cost=$cost")->{status} }
         1 .. $FRESH;
+    return scalar grep { $_ == 200 } @statuses;
 }
 is fresh(1), $FRESH, '... other keys, of which this node knows nothing yet';
 sleep 1.5;
