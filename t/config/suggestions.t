@@ -243,7 +243,8 @@ if (LimitSliding::Redis::supported()) {
     is_meant(http => "$synced sync=$_->[0];", $_->[1]) for (
         [ 100, '"sync=100" must be between 10ms and 1m, not a number of seconds' ],
         [ '2m', '"sync=2m" must be between 10ms and 1m' ],
-        [ '100MS', 'invalid time "sync=100MS", did you mean "100ms"?' ],
+        [ '100MS',
+            'invalid time "sync=100MS", it must be between 10ms and 1m, did you mean "100ms"?' ],
     );
 }
 

@@ -165,7 +165,7 @@ bool set_sync(const Param &param, ZoneConf &zone) {
     ngx_int_t ms = ngx_parse_time(&text, 0);
     if (ms == NGX_ERROR) {
         const auto meant = suggested_time(param.cf->pool, param.value());
-        return param.invalid("invalid time \"%V\"%V", &meant);
+        return param.invalid("invalid time \"%V\", it must be between 10ms and 1m%V", &meant);
     }
 
     const bool is_number = ngx_atoi(param.text.data, param.text.len) != NGX_ERROR;
