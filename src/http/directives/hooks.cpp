@@ -190,15 +190,17 @@ ngx_int_t init(ngx_conf_t *cf) {
 }
 
 ngx_int_t init_module(ngx_cycle_t *cycle) {
-    for (auto *zone : main_conf_of(cycle).zones) {
+    const auto &main = main_conf_of(cycle);
+    for (auto *zone : main.zones) {
         enter_memory(cycle->log, *zone);
         enter_overrides(cycle->log, *zone);
 
-        /* Without a location of the API, the file is not needed any more.  A file without a name
-         * stays, as no later cycle could open it again. */
-        if (!main_conf_of(cycle).api_clients.known && zone->override_file.path.len != 0) {
-            close_overrides(*zone);
-        }
+        /* The API lists the overrides of a file with a name.  A file without a name stays while
+         * there are overrides, or may be: no later cycle could open it again. */
+        const bool is_needed = zone->override_file.path.len != 0
+                                   ? main.api_clients.known
+                                   : main.charges || zone->memory.aside.overrides->count() != 0;
+        if (!is_needed) { close_overrides(*zone); }
     }
 
     set_checkers(cycle);
