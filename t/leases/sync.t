@@ -170,6 +170,10 @@ $nginx[0]->get('/cost?key=b&cost=2&settle=9');
 told('cost', 'b', 9, 'a request that turned out to cost more');
 $nginx[0]->get('/cost?key=c&cost=9&settle=2');
 told('cost', 'c', 2, '... or less');
+$nginx[0]->get('/cost?key=e&cost=600&settle=1');
+sleep 0.3;
+is $nginx[0]->get('/cost?key=e&cost=600&settle=1')->{status}, 200,
+    '... which leaves room in the memory of the node as well';
 $nginx[0]->get('/cost?key=d&cost=900');
 told('cost', 'd', 900, 'much of a limit');
 $nginx[1]->get('/cost?key=d&cost=1&settle=150');

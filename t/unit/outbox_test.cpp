@@ -98,6 +98,30 @@ static void keeps_what_has_no_room(void **state) {
     assert_int_equal(outbox->subtract(7, 1), 0);
 }
 
+/* The reply to units under way does not know of their refund, so Redis is asked again. */
+static void asks_again_after_a_refund_under_way(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 5, NOW_MS, &due);
+    expect_taken(outbox, 7, NOW_MS, 5);
+    add(outbox, 7, 1, NOW_MS + 1, &due);
+    assert_int_equal(outbox->subtract(7, 1), 1);
+    assert_int_equal(done(outbox, 7, NOW_MS + 2, 0, 30000, &due), Added::kDone);
+
+    due += INTERVAL_MS;
+    add(outbox, 7, 5, due, &due);
+    expect_taken(outbox, 7, due, 5);
+    assert_int_equal(outbox->subtract(7, 4), 0);
+    const uint64_t told_ms = due + 2;
+    assert_int_equal(done(outbox, 7, told_ms, 0, 30000, &due), Added::kSend);
+    assert_int_equal(due, told_ms + INTERVAL_MS);
+    expect_taken(outbox, 7, due, 0);
+    assert_int_equal(done(outbox, 7, due, 0, 0, &due), Added::kDone);
+}
+
 static void looks_at_a_pace(void **state) {
     Outbox *outbox = make(4);
     uint64_t due = 0;
@@ -403,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_once_an_interval),
         cmocka_unit_test(keeps_what_has_no_room),
+        cmocka_unit_test(asks_again_after_a_refund_under_way),
         cmocka_unit_test(looks_at_a_pace),
         cmocka_unit_test(replaces_a_sender_that_is_gone),
         cmocka_unit_test(does_not_wait_after_a_rest),

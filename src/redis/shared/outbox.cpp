@@ -206,7 +206,7 @@ Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Rest &rest, uin
     const bool is_done = update(hash, now_ms, nullptr, [&](uint64_t &fact) {
         if (fact == 0) { return false; }
 
-        const bool is_new = (fact & kUnits) != 0;
+        const bool is_new = is_wanted(fact);
 
         fact = (fact & ~(kBusy | kUnits)) | std::min(kUnits, (fact & kUnits) + rest.units)
                | (rest.look ? kLook : 0);
@@ -236,9 +236,11 @@ uint64_t Outbox::units(uint64_t hash) const {
 uint64_t Outbox::subtract(uint64_t hash, uint64_t units) {
     uint64_t subtracted = 0;
     const bool is_changed = update(hash, 0, nullptr, [&](uint64_t &fact) {
+        const uint64_t before = fact;
         subtracted = std::min(fact & kUnits, units);
         fact -= subtracted;
-        return subtracted != 0;
+        if (is_busy(fact) && subtracted != units) { fact |= kLook; }
+        return fact != before;
     });
     return is_changed ? subtracted : 0;
 }

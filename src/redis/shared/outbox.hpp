@@ -81,7 +81,9 @@ public:
     /* Returns the units of the key that no worker has taken. */
     uint64_t units(uint64_t hash) const;
 
-    /* Subtracts up to `units` units that no worker has taken.  Returns their number. */
+    /* Subtracts up to `units` units that no worker has taken.  Returns their number.  The caller
+     * refunds the others.  If units are under way, their reply may not know of this refund, so
+     * done() then requests another call. */
     uint64_t subtract(uint64_t hash, uint64_t units);
 
     /* The last reply about a key. */
