@@ -42,6 +42,8 @@ my %SAYS = (
         parts => [ $GZIPPED ] },
     encoded  => { headers => [ 'Content-Encoding: secret' ],
         parts => [ '{"total_tokens": 18}' ] },
+    identity => { headers => [ 'Content-Encoding: identity' ],
+        parts => [ '{"total_tokens": 23}' ] },
     ssi      => { headers => [ 'Content-Type: text/html' ], parts => [
         'with <!--#include virtual="/part" --> "total_tokens": 19 '
             . '<!--#include virtual="/bad_null" -->' ] },
@@ -160,7 +162,7 @@ my %KINDS = (
 );
 my %USAGE = (plain => 11, chunked => 12, closed => 13, large => 14, bytes => 15,
     nothing => '-', none => '-', string => '-', no_body => '-',
-    gzipped => '-', encoded => '-', file => 31, empty => '-', part => 20);
+    gzipped => '-', encoded => '-', identity => 23, file => 31, empty => '-', part => 20);
 
 for my $kind (sort keys %KINDS) {
     serve(server => "    $KINDS{$kind}\n" . places());

@@ -64,7 +64,8 @@ u_char *&holder_of_usage(ngx_http_request_t *r) {
 
 bool is_encoded(ngx_http_request_t *r) {
     const auto *encoding = r->headers_out.content_encoding;
-    return encoding != nullptr && encoding->value.len != 0;
+    return encoding != nullptr && encoding->value.len != 0
+           && !is_same_name(view(encoding->value), "identity");
 }
 
 /* Starts to read the response, unless its body is compressed, or it is the response of a
