@@ -530,8 +530,8 @@ for my $zone (@zones) {
         @key = key();
         close_gate();
         my $ended = (-s $log) // 0;
-        my $socket = $nginx->send_request("/$place/200", method => 'POST', body => 'x',
-            headers => [ @{ $key[1] }, @expect ]);
+        my $socket = $nginx->send_request("/$place/200", method => 'POST',
+            body => 'x', headers => [ @{ $key[1] }, @expect ]);
         ok wait_for(\&in_application), "$zone: $name";
         close $socket;
         ok wait_for(sub { ((-s $log) // 0) > $ended }),
