@@ -109,7 +109,7 @@ void warn_of_key(ngx_conf_t *cf, const Limit &limit) {
 /* Returns true for the name of a header field, an argument or a cookie of a request. */
 bool is_of_request(std::string_view name) {
     for (std::string_view prefix : {"http_", "arg_", "cookie_"}) {
-        if (is_same_name(name.substr(0, prefix.size()), prefix)) { return true; }
+        if (is_same_name(first(name, prefix.size()), prefix)) { return true; }
     }
 
     return false;
