@@ -8,8 +8,8 @@
 #include "core/table/zone.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/shares/unit_holder.hpp"
 #include "redis/shares/claim_units.hpp"
+#include "redis/shares/unit_holder.hpp"
 #include "traffic.hpp"
 #include "world.hpp"
 
