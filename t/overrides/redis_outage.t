@@ -26,8 +26,8 @@ my $nginx = LimitSliding::Test->new;
 $nginx->serve(http => <<"HTTP", server => <<"SERVER");
     limit_sliding_redis shared {
         server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
+        timeout 20s;
+        connect_timeout 20s;
     }
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
