@@ -12,14 +12,17 @@
 namespace limit_sliding {
 namespace {
 
-/* Prints `policy` and `digits` of the static limit. */
+/* Prints `digits` and `policy` of the static limit. */
 bool init_policy(ngx_pool_t *pool, Limit &limit) {
     auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
     if (p == nullptr) { return false; }
 
-    auto *end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
+    auto *end = append_number(p, limit.limit, &limit.digits);
+    if (limit.zone->policy.calendar != Calendar::kNone) { return true; }
+
+    p = end;
+    end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
     limit.policy = {static_cast<size_t>(end - p), p};
-    append_number(end, limit.limit, &limit.digits);
     return true;
 }
 

@@ -44,7 +44,8 @@ struct Limit {
     Expression *settle; /* final cost of a request; nullptr: the initial cost */
     Array<StatusRange> count_status;
 
-    /* Header texts of the static limit.  `policy` is not used for calendar windows. */
+    /* Header texts of the static limit.  `policy` is empty for windows of the calendar, because
+     * they differ in length. */
     ngx_str_t policy;
     ngx_str_t digits;
 

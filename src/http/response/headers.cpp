@@ -158,9 +158,7 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
 
-    /* Windows of the calendar differ in length, so no text is prepared for them. */
-    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own
-        || told.shown->policy->calendar != Calendar::kNone) {
+    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own || policy.len == 0) {
         const auto print = [&](u_char *p, const Claim &claim) {
             return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
         };
@@ -186,8 +184,8 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
            && (told.reset.len == 0 || push(r, "X-RateLimit-Reset", told.reset));
 }
 
-/* Drops fields that have the same names as ours: of an upstream, or of a response that another
- * filter has replaced by an error. */
+/* Drops fields that have the same names as ours: of an upstream, or our own of a response that
+ * another filter has replaced by an error. */
 [[gnu::noinline]] void drop_fields(ngx_http_request_t *r, uint8_t headers) {
     for_each<ngx_table_elt_t>(r->headers_out.headers, [=](auto &h) {
         const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
