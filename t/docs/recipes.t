@@ -59,6 +59,9 @@ STREAM
 $backend->write_file('html/v1/cut', qq(data: {"choices":[{"delta":{}}],"usage":null}\n\n));
 # What the sockets hold of it is charged too. Two of these fit a budget.
 $backend->write_file('html/v1/long', 'data: {"usage":null}' . "\n" x 1_500_000);
+# No sockets hold all of it, so the request lasts until its client hangs up.
+$backend->write_file('html/reports/long', 'x' x (16 << 20))
+    if mkdir $backend->dir . '/html/reports';
 $backend->start(<<'CONF');
 %%GLOBALS%%
 http {
@@ -282,7 +285,8 @@ like header(ask('/page', 'Authorization: Bearer c'), 'RateLimit'),
 # Changed here: where the provider is, that it speaks in plain text, and the limit. Requests
 # begin with either of its servers in turn, and the first does not answer.
 my $dead = LimitSliding::Test::reserve_port();
-recipe(qr/zone=running/);
+# Changed here: how many may be started, which the polls below use up.
+recipe(qr/zone=running/, '', '=100r/h' => '=100000/1h');
 my @reports = map { $nginx->send_request('/reports/long') } 1 .. 3;
 ok wait_for(sub { ask('/reports/')->{status} == 429 }), 'at once: three';
 close shift @reports;

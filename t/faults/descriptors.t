@@ -39,8 +39,9 @@ $nginx->get('/free', socket => $_) for values %own;
 my @idle = map { $nginx->connect } 1 .. $DESCRIPTORS;
 ok wait_for(sub { descriptors() == $DESCRIPTORS }), 'descriptors are used up';
 $redis->kill_clients;
-ok wait_for(sub { !$redis->clients && descriptors() == $DESCRIPTORS }),
-    '... even by those who wait, when Redis closes its connections';
+ok wait_for(sub {
+    !$nginx->connections_to($redis->port) && descriptors() == $DESCRIPTORS
+}), '... even by those who wait, when Redis closes its connections';
 
 my %answers;
 for my $round (1 .. $ROUNDS) {
