@@ -126,7 +126,7 @@ template <Decide &by_history>
 void decide_with_debts(Claim *claim, uint64_t now_ms) {
     claim->owes = false;
 
-    constexpr bool consumes = by_history == consume_history;
+    const bool consumes = by_history == consume_history;
     if (claim->debts->has_any() && decide_debtor(claim, consumes, now_ms)) { return; }
 
     by_history(claim, now_ms);
