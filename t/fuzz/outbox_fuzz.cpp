@@ -3,6 +3,7 @@
 /* Units that wait to be told, in a small table, beside a list of them: whatever workers
  * do in whatever order, none is lost and none is told twice. */
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 

@@ -17,11 +17,10 @@ bool init_policy(ngx_pool_t *pool, Limit &limit) {
     auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
     if (p == nullptr) { return false; }
 
-    auto *end = append_number(p, limit.limit, &limit.digits);
+    p = append_number(p, limit.limit, &limit.digits);
     if (limit.zone->policy.calendar != Calendar::kNone) { return true; }
 
-    p = end;
-    end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
+    const auto *end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
     limit.policy = {static_cast<size_t>(end - p), p};
     return true;
 }

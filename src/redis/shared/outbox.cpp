@@ -3,7 +3,6 @@
 #include "redis/shared/outbox.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/base/atomics.hpp"
 
