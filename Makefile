@@ -186,12 +186,13 @@ tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
 # Unit tests print TAP, as t/*/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
-        LIMIT_SLIDING_FLEET=$(FLEET) \
+        LIMIT_SLIDING_FLEET=$(FLEET) LIMIT_SLIDING_CLOCK_BUILD=$(BUILD)/clock \
         LIMIT_SLIDING_FAULTS=$(BUILD)/faults prove --timer -j$(JOBS) -It/lib
 
 # Where there is none, only t/dashboard/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
+include t/lib/rules.mk
 include t/sim/rules.mk
 include t/fuzz/fuzz.mk
 
@@ -213,11 +214,11 @@ SLOW_TESTS := $(patsubst %,t/%.t, \
     redis/in_flight_access redis/several settle/cost settle/load settle/usage_cost)
 SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
 
-test: build tools $(ALLOC) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
+test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(filter-out $(SLOW_TESTS),$(BLACK_BOX))
 
-test-slow: build tools $(FLEET) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(BUILD)/torture/scripts $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
+test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(BUILD)/torture/scripts $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
 	@$(PROVE) $(SLOW_UNITS) $(SLOW_TESTS) $(replay_PROGRAMS)
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 	@$(BUILD)/weak/weak --percent=5

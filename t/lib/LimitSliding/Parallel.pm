@@ -18,6 +18,8 @@ use v5.36;
 use Exporter qw(import);
 use Test::More ();
 
+use LimitSliding::Clock ();
+
 our @EXPORT = qw(parallel);
 
 my %running;              # pid => the process that waits for it
@@ -51,6 +53,7 @@ sub parallel(@parts) {
 
 # Returns the exit code of the process.
 sub _run($output, $code) {
+    LimitSliding::Clock::is_test();
     srand;                # or all parts would try the same ports
     $output->autoflush;
     my $builder = Test::More->builder;

@@ -25,6 +25,7 @@ use IO::Socket::UNIX;
 use POSIX qw(WNOHANG);
 use Test::More ();
 
+use LimitSliding::Clock ();
 use LimitSliding::Resp qw(encode decode);
 use LimitSliding::Test;
 
@@ -362,6 +363,7 @@ sub keys($self) {
 
 # Runs a script that does not end, until end_busy().
 sub busy($self) {
+    LimitSliding::Clock::spins($self->{pid});
     $self->{busy} = $self->connect;
     send_command($self->{busy}, 'EVAL', 'while true do end', 0);
 }
@@ -372,6 +374,7 @@ sub end_busy($self) {
     wait_for(sub { $self->ask('SCRIPT', 'KILL') eq 'OK' })
         or die "the script does not end\n";
     receive_reply($script);
+    LimitSliding::Clock::spins($self->{pid}, 0);
 }
 
 

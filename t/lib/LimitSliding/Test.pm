@@ -65,6 +65,7 @@ use POSIX qw(WNOHANG);
 use Test::More ();
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
+use LimitSliding::Clock;
 use LimitSliding::Client qw(header);
 use parent -norequire, 'LimitSliding::Client';
 
@@ -450,6 +451,12 @@ sub has_ssl($self) {
     return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
 }
 
+# Files are written by a thread, which NGINX has 32 of by default: the clock looks at each.
+sub _has_threads($self) {
+    state $has = `'$NGINX' -V 2>&1` =~ /--with-threads/;
+    return $has;
+}
+
 # Returns what `nginx -v` prints: names and versions of NGINX and of its fork.
 sub _version() {
     state $text = `'$NGINX' -v 2>&1`;
@@ -524,6 +531,7 @@ sub _globals($self) {
         map({ "load_module $_;" } @{ $self->{before} // [] },
             $MODULE eq '' ? () : $MODULE, @{ $self->{after} // [] }),
         'daemon off;',
+        $self->_has_threads ? 'thread_pool default threads=1;' : (),
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info" . $self->_log_all . ';',

@@ -1,0 +1,346 @@
+/* Runs a test on virtual time: keeper LIBRARY COMMAND...
+ *
+ * The keeper makes the page (page.hpp), starts the command with the library preloaded, and moves the
+ * time whenever everybody is idle.  It ends as the command does.
+ *
+ * Order at each time: first the servers that are due, all at once; then, when all servers are idle
+ * again, the tests.  CLOCK_TRACE=1 prints each step to stderr. */
+#include "page.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace limit_sliding;
+
+namespace {
+
+/* A Wednesday, in the middle of a month, an hour and a minute: no window is about to end. */
+constexpr int64_t kBeginUtcS = 1773224430;      /* 2026-03-11 10:20:30 */
+constexpr int64_t kBeginMonoNs = 100000 * 1000000000LL;
+
+/* Real times. */
+constexpr int64_t kSpinNs = 5 * kMsNs;          /* each step beside a process that spins */
+constexpr int64_t kStallNs = 60 * 1000000000LL; /* nobody runs, nor can go on */
+
+ClockPage *page;
+std::string directory;
+bool trace;
+
+/* What the keeper has opened for a slot. */
+struct Opened {
+    int32_t pid = kNobody;
+    int stat = -1;
+    int bell = -1;
+    std::vector<int> threads;       /* stat of each but the first */
+    int64_t unborn_since_ns = 0;
+} opened[kClockSlots];
+
+int64_t real_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+void pause_ns(int64_t ns) {
+    const timespec t = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&t, nullptr);
+}
+
+void forget_threads(Opened &o) {
+    for (int fd : o.threads) { close(fd); }
+    o.threads.clear();
+}
+
+void forget(Opened &o) {
+    forget_threads(o);
+    if (o.stat >= 0) { close(o.stat); }
+    if (o.bell >= 0) { close(o.bell); }
+    o = Opened();
+}
+
+/* What /proc/PID/stat says. */
+struct Stat {
+    char state = 'X';       /* also of a process that is gone */
+    size_t threads = 1;
+};
+
+Stat read_stat(int fd) {
+    Stat stat;
+    char text[512];
+    const ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0) { return stat; }
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');
+    if (end != nullptr) {
+        sscanf(end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %zu",
+            &stat.state, &stat.threads);
+    }
+    return stat;
+}
+
+Stat stat_of(size_t i, int32_t pid) {
+    Opened &o = opened[i];
+    if (o.pid != pid) {
+        forget(o);
+        o.pid = pid;
+        o.stat = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+    }
+    return read_stat(o.stat);
+}
+
+/* True if all threads but the first wait: a pool of threads may write a file, and nothing else
+ * tells that. */
+bool threads_wait(size_t i, int32_t pid, size_t threads) {
+    Opened &o = opened[i];
+    if (o.threads.size() + 1 != threads) {
+        forget_threads(o);
+        const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
+        DIR *directory = opendir(tasks.c_str());
+        while (const dirent *entry = directory != nullptr ? readdir(directory) : nullptr) {
+            if (atoi(entry->d_name) <= 0 || atoi(entry->d_name) == pid) { continue; }
+            o.threads.push_back(open((tasks + entry->d_name + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+        }
+        if (directory != nullptr) { closedir(directory); }
+    }
+    for (int fd : o.threads) {
+        if (read_stat(fd).state != 'S') {
+            forget_threads(o);      /* it may be gone */
+            return false;
+        }
+    }
+    return true;
+}
+
+void ring(size_t i) {
+    Opened &o = opened[i];
+    if (o.bell < 0) { o.bell = open((directory + "/" + std::to_string(i)).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC); }
+    if (o.bell >= 0 && write(o.bell, "!", 1) < 0) {}
+}
+
+void show() {
+    fprintf(stderr, "clock: nobody goes on at %.3f s:\n", (page->mono_ns - kBeginMonoNs) / 1e9);
+    for (size_t i = 0; i < page->used; i++) {
+        const ClockSlot &slot = page->slots[i];
+        const int32_t pid = slot.pid;
+        if (pid <= 0) { continue; }
+        char name[60], words[200] = "", call[100] = "";
+        snprintf(name, sizeof name, "/proc/%d/cmdline", pid);
+        int fd = open(name, O_RDONLY);
+        ssize_t n = fd < 0 ? 0 : read(fd, words, sizeof words - 1);
+        for (ssize_t k = 0; k < n; k++) { if (words[k] == '\0') { words[k] = ' '; } }
+        close(fd);
+        snprintf(name, sizeof name, "/proc/%d/syscall", pid);
+        fd = open(name, O_RDONLY);
+        n = fd < 0 ? 0 : read(fd, call, 40);
+        call[n > 0 ? strcspn(call, "\n") : 0] = '\0';
+        close(fd);
+        const char *const doings[] = {"runs", "waits", "settles", "ends"};
+        const int64_t until_ns = slot.until_ns;
+        fprintf(stderr, "clock: %7d part %d %s %c until %.3f, call %s: %s\n", pid,
+            static_cast<int>(slot.part.load()), doings[static_cast<int>(slot.doing.load())],
+            stat_of(i, pid).state, until_ns == kNever ? -1 : (until_ns - kBeginMonoNs) / 1e9, call, words);
+    }
+}
+
+/* What a look at all processes finds. */
+struct Found {
+    bool servers_idle = true;
+    bool tests_idle = true;
+    bool moves = false;         /* somebody is on a processor, or comes, or goes */
+    bool spins = false;
+    int64_t next_ns = kNever;   /* the earliest deadline */
+    uint64_t turns = 0;         /* differ if somebody did anything between two looks */
+};
+
+bool is_idle(Doing doing) { return doing == Doing::Waits || doing == Doing::Settles; }
+
+void look_at(size_t i, Found &found) {
+    ClockSlot &slot = page->slots[i];
+    const int32_t pid = slot.pid;
+    if (pid == kNobody) { return; }
+    if (pid == kUnborn) {
+        Opened &o = opened[i];
+        if (o.unborn_since_ns == 0) { o.unborn_since_ns = real_ns(); }
+        if (real_ns() - o.unborn_since_ns < 2000 * kMsNs) {
+            found.servers_idle = false;
+            found.moves = true;
+            return;
+        }
+        int32_t unborn = kUnborn;       /* its parent was killed */
+        slot.pid.compare_exchange_strong(unborn, kNobody);
+        return;
+    }
+
+    const auto [state, threads] = stat_of(i, pid);
+    if (state == 'X' || state == 'Z') {
+        int32_t gone = pid;
+        forget(opened[i]);
+        slot.pid.compare_exchange_strong(gone, kNobody);
+        found.moves = true;
+        return;
+    }
+    if (state == 'T' || state == 't' || slot.part == Part::None) { return; }
+    if (slot.part == Part::Spins) {
+        found.spins |= state == 'R';
+        return;
+    }
+
+    found.turns = found.turns * 31 + slot.turns + static_cast<uint64_t>(pid);
+    const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
+    if (!sleeps) { found.moves = true; }
+    if (!sleeps || !is_idle(slot.doing)) {
+        (slot.part == Part::Test ? found.tests_idle : found.servers_idle) = false;
+        return;
+    }
+    if (slot.doing == Doing::Waits && slot.until_ns < found.next_ns) { found.next_ns = slot.until_ns; }
+    if (slot.alarm_ns < found.next_ns) { found.next_ns = slot.alarm_ns; }
+}
+
+Found look() {
+    Found found;
+    const uint32_t used = page->used;
+    for (size_t i = 0; i < used; i++) { look_at(i, found); }
+    return found;
+}
+
+/* Rings for those of this part that are due.  True if there are any. */
+bool wake(Part part) {
+    bool any = false;
+    const int64_t now_ns = page->mono_ns;
+    for (size_t i = 0; i < page->used; i++) {
+        ClockSlot &slot = page->slots[i];
+        if (slot.pid <= 0 || slot.part != part) { continue; }
+        if (stat_of(i, slot.pid).state != 'S') { continue; }
+        if (slot.alarm_ns <= now_ns) {
+            slot.alarm_ns = slot.alarm_every_ns > 0 ? now_ns + slot.alarm_every_ns : kNever;
+            kill(slot.pid, SIGALRM);
+            any = true;
+        }
+        if (is_idle(slot.doing) && slot.until_ns <= now_ns) {
+            if (trace) { fprintf(stderr, "clock: wakes %d\n", slot.pid.load()); }
+            ring(i);
+            any = true;
+        }
+    }
+    return any;
+}
+
+enum class Did { Woke, WaitsForSome, WaitsForAll };
+
+/* Does the next step, if everybody is idle. */
+Did step(bool *moves) {
+    const Found found = look();
+    *moves = found.moves || found.spins;
+    if (!found.servers_idle) { return Did::WaitsForSome; }
+    const Found again = look();
+    if (!again.servers_idle || again.turns != found.turns) { return Did::WaitsForSome; }
+
+    if (wake(Part::Server) || wake(Part::Test)) { return Did::Woke; }
+    if (!again.tests_idle) { return Did::WaitsForSome; }
+    if (again.next_ns == kNever) { return Did::WaitsForAll; }
+    if (again.spins) {
+        pause_ns(kSpinNs);
+        if (look().turns != again.turns) { return Did::WaitsForSome; }
+    }
+    if (trace) { fprintf(stderr, "clock: %.3f s\n", (again.next_ns - kBeginMonoNs) / 1e9); }
+    page->mono_ns = again.next_ns;
+    return wake(Part::Server) || wake(Part::Test) ? Did::Woke : Did::WaitsForSome;
+}
+
+pid_t child;
+void pass_on(int signal) { kill(child, signal); }
+
+/* Keeps the time until the command ends.  Returns its status. */
+int keep() {
+    int64_t moved_ns = real_ns(), pause = 50000;
+    bool shown = false;
+    for (;;) {
+        const uint32_t news = page->news;
+        int status;
+        if (waitpid(child, &status, WNOHANG) == child) { return status; }
+        bool moves;
+        const Did did = step(&moves);
+        if (did == Did::Woke || moves) {
+            moved_ns = real_ns();
+            shown = false;
+        } else if (real_ns() - moved_ns > kStallNs) {
+            if (!shown) { show(); }
+            kill(child, shown ? SIGKILL : SIGTERM);
+            shown = true;
+            moved_ns = real_ns();
+        }
+        pause = did == Did::Woke ? 50000 : pause < 2 * kMsNs ? pause * 2 : pause;
+        const timespec t = {0, pause};
+        syscall(SYS_futex, &page->news, FUTEX_WAIT, news, &t, nullptr, 0);
+    }
+}
+
+void remove_directory() {
+    for (size_t i = 0; i < kClockSlots; i++) { unlink((directory + "/" + std::to_string(i)).c_str()); }
+    unlink((directory + "/page").c_str());
+    rmdir(directory.c_str());
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (argc < 3) {
+        fputs("usage: keeper LIBRARY COMMAND...\n", stderr);
+        return 2;
+    }
+    trace = getenv("CLOCK_TRACE") != nullptr;
+
+    const char *tmp = getenv("TMPDIR");
+    directory = std::string(tmp != nullptr ? tmp : "/tmp") + "/limit-sliding-clock-XXXXXX";
+    if (mkdtemp(directory.data()) == nullptr) {
+        perror(directory.c_str());
+        return 2;
+    }
+    const std::string file = directory + "/page";
+    const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *memory = fd < 0 || ftruncate(fd, sizeof(ClockPage)) < 0 ? MAP_FAILED
+        : mmap(nullptr, sizeof(ClockPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        perror(file.c_str());
+        return 2;
+    }
+    page = new (memory) ClockPage();
+    page->mono_ns = kBeginMonoNs;
+    page->utc_ns = kBeginUtcS * 1000000000LL - kBeginMonoNs;
+
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        setenv(kClockVariable, file.c_str(), 1);
+        const char *also = getenv("LD_PRELOAD");
+        setenv("LD_PRELOAD", also != nullptr ? (std::string(argv[1]) + " " + also).c_str() : argv[1], 1);
+        execvp(argv[2], argv + 2);
+        perror(argv[2]);
+        _exit(127);
+    }
+    for (int signal : {SIGHUP, SIGINT, SIGTERM}) { ::signal(signal, pass_on); }
+
+    const int status = keep();
+    remove_directory();
+    if (WIFSIGNALED(status)) {
+        signal(WTERMSIG(status), SIG_DFL);
+        kill(getpid(), WTERMSIG(status));
+    }
+    return WEXITSTATUS(status);
+}
