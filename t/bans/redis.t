@@ -7,7 +7,6 @@ use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::Api;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -234,7 +233,7 @@ sub killed() {
     end();
 }
 
-parallel(
+subtests(
     spread     => \&spread,
     doubled    => \&doubled,
     lifted     => \&lifted,

@@ -7,7 +7,6 @@ use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::FakeRedis;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -230,7 +229,7 @@ sub wrong_answers(@names) {
 }
 
 my @names = sort keys %said;
-parallel(life => \&life, map {
+subtests(life => \&life, map {
     my $group = $_;
     my @of_it = @names[grep { $_ % $GROUPS == $group } 0 .. $#names];
     ("wrong answers $group" => sub { wrong_answers(@of_it) });

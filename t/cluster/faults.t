@@ -9,7 +9,6 @@ use LimitSliding::Cluster;
 use LimitSliding::Docs qw(content);
 use LimitSliding::FakeRedis;
 use LimitSliding::Faults;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -266,7 +265,7 @@ sub names() {
     $nginx->finish_one;
 }
 
-parallel(
+subtests(
     directions => \&directions,
     errors     => \&errors,
     faults     => \&faults,

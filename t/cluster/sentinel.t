@@ -6,7 +6,6 @@ use v5.36;
 use Test::More;
 
 use LimitSliding::Faults;
-use LimitSliding::Parallel;
 use LimitSliding::Pulse;
 use LimitSliding::Redis;
 use LimitSliding::Test;
@@ -139,7 +138,7 @@ sub frozen() {
     $nginx->finish_one;
 }
 
-parallel(
+subtests(
     moved  => \&moved,
     dead   => \&dead,
     frozen => \&frozen,

@@ -9,7 +9,6 @@ use Test::More;
 use LimitSliding::Cluster;
 use LimitSliding::FakeRedis;
 use LimitSliding::Faults;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -225,7 +224,7 @@ sub refused_node() {
         });
 }
 
-parallel(
+subtests(
     'one server'             => \&one_server,
     'new workers'            => \&new_workers,
     'four workers'           => \&four_workers,

@@ -9,7 +9,6 @@ use Test::More;
 
 use LimitSliding::Api;
 use LimitSliding::Cluster;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test qw(:DEFAULT places);
 
@@ -163,7 +162,7 @@ sub changes($zone) {
     cmp_ok $passed, '>=', $lease ? 1 : 7, '... once';
 }
 
-parallel(map { my $zone = $_; ($zone => sub { changes($zone) }) } @ZONES);
+subtests(map { my $zone = $_; ($zone => sub { changes($zone) }) } @ZONES);
 
 
 # 0 rejects everything

@@ -8,7 +8,6 @@ use Time::HiRes qw(sleep);
 
 use LimitSliding::Api;
 use LimitSliding::InFlight;
-use LimitSliding::Parallel;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -189,7 +188,7 @@ sub hot_key() {
     $fleet->finish;
 }
 
-parallel(
+subtests(
     'the limit'      => \&the_limit,
     'kinds of limit' => \&kinds,
     reloads          => \&reloads,

@@ -143,13 +143,13 @@ sub try_start($self, $template) {
     $self->preloaded(sub { $self->spawn($template) });
     wait_for(sub { $self->_reap || $self->is_settled })
         or die "the start does not end:\n", substr $self->log, -3000;
-    return defined $self->{master};
+    return defined $self->{pid};
 }
 
 # True if the master waits for signals, and all of its children for events: what
 # was begun is over. A child that is gone has been seen off.
 sub is_settled($self) {
-    my $master = $self->{master} // return 0;
+    my $master = $self->{pid} // return 0;
     return 0 if !-s $self->dir . '/nginx.pid';
     return _syscall($master) == $RT_SIGSUSPEND
         && !grep { _syscall($_) != $EPOLL_WAIT } $self->children;
@@ -173,7 +173,7 @@ sub try_reload($self) {
         my @now = $self->children;
         return !grep({ !$old{$_} } @now) || !grep { $old{$_} } @now;
     }) or die "the reload does not end:\n", substr $self->log, -3000;
-    return defined $self->{master};
+    return defined $self->{pid};
 }
 
 # How often this occurs in all that was logged; the text is read only once.

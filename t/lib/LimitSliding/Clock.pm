@@ -99,6 +99,15 @@ sub spins($pid, $on = 1) {
     _set_part($pid, $on ? 'spins' : 'server');
 }
 
+# Returns how often these servers have waited for anything but events, as no server may:
+# others wait with it.
+sub strays(@pids) {
+    return 0 if !$page;
+    my $strays = 0;
+    $strays += _get(_slot($_) + 48, 'q') for @pids;
+    return $strays;
+}
+
 sub _set_part($pid, $part) {
     _put(_slot($pid) + 4, 'l', $PARTS{$part}) if $page;
 }

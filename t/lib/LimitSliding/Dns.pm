@@ -11,37 +11,20 @@ package LimitSliding::Dns;
 use v5.36;
 
 use IO::Socket::INET;
-use JSON::PP;
-use POSIX ();
-use Socket qw(AF_INET AF_INET6 AF_UNIX PF_UNSPEC SOCK_STREAM inet_pton);
+use Socket qw(AF_INET AF_INET6 inet_pton);
 
-my %started;              # pid => object
+use parent 'LimitSliding::Process';
 
 # Options: ttl, of all answers, in seconds (1).
 sub new($class, %opt) {
-    return bless { ttl => 1, %opt, owner => $$ }, $class;
+    return bless { ttl => 1, %opt }, $class;
 }
 
 sub start($self) {
     my $socket = IO::Socket::INET->new(Proto => 'udp',
         LocalAddr => '127.0.0.1', LocalPort => 0) // die "socket: $!";
     $self->{port} = $socket->sockport;
-    socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
-        or die "socketpair: $!";
-
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        close $ours;
-        $SIG{$_} = 'DEFAULT' for qw(HUP INT TERM);
-        @$self{qw(socket control)} = ($socket, $theirs);
-        eval { $self->_serve };
-        print STDERR "Dns: $@" if $@;
-        POSIX::_exit(0);
-    }
-
-    close $theirs;
-    @$self{qw(pid control)} = ($pid, $ours);
-    $started{$pid} = $self;
+    $self->begin(sub ($self) { $self->_serve($socket) });
     return $self;
 }
 
@@ -49,41 +32,23 @@ sub port($self) { return $self->{port} }
 
 # Takes effect before it returns, as the others do.
 sub set($self, $name, @addresses) {
-    $self->_ask('set', $name, @addresses);
+    $self->ask('set', $name, @addresses);
 }
 
 sub mute($self, $on) {
-    $self->_ask('mute', $on ? 1 : 0);
+    $self->ask('mute', $on ? 1 : 0);
 }
 
 # Returns how many questions have come, answered or not.
 sub asked($self) {
-    return $self->_ask('asked');
-}
-
-sub stop($self) {
-    my $pid = delete $self->{pid} // return;
-    delete $started{$pid};
-    kill 'KILL', $pid;
-    waitpid $pid, 0;
-}
-
-sub _ask($self, @words) {
-    syswrite $self->{control}, encode_json(\@words) . "\n";
-    my $answer = readline $self->{control};
-    return decode_json($answer // die "Dns is gone\n")->[0];
-}
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->stop for values %started;
+    return $self->ask('asked')->[0];
 }
 
 
 # ---- the server's side, a process of its own ----
 
-sub _serve($self) {
-    my ($socket, $control) = @$self{qw(socket control)};
+sub _serve($self, $socket) {
+    my $control = $self->{control};
     my ($asked, $mute, %names) = (0, 0);
 
     while (1) {
@@ -92,11 +57,11 @@ sub _serve($self) {
         next if select($read, undef, undef, undef) < 0;
 
         if (vec $read, fileno $control, 1) {
-            my ($what, @words) = @{ decode_json(readline $control // return) };
+            my ($what, @words) = $self->question;
             $mute = $words[0] if $what eq 'mute';
             $names{ lc $words[0] } = [ @words[1 .. $#words] ]
                 if $what eq 'set';
-            syswrite $control, "[$asked]\n";
+            $self->answer([$asked]);
         }
         if (vec $read, fileno $socket, 1) {
             my $from = recv $socket, my $query, 512, 0;

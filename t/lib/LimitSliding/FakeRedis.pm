@@ -34,19 +34,17 @@ use v5.36;
 use Errno qw(EAGAIN EINTR);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
-use JSON::PP;
-use POSIX ();
-use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM SOL_SOCKET TCP_NODELAY);
+use Socket qw(IPPROTO_TCP SOL_SOCKET TCP_NODELAY);
 use Time::HiRes ();
 
+use LimitSliding::Process;
 use LimitSliding::Redis;
 use LimitSliding::Resp qw(decode);
 use LimitSliding::Test;
+use parent -norequire, 'LimitSliding::Process';
 
 my $FLOOD = 64 << 20;     # bytes after which a flood ends anyway
 my $LATE  = 0.02;         # seconds
-
-my %started;              # pid => object
 
 
 # ---- the test's side ----
@@ -67,7 +65,7 @@ sub cluster($class) {
 # In front of this Redis; without one, only modes that need none.
 sub new($class, $redis = undef) {
     my $reserved = LimitSliding::Test::reserve_port();
-    return bless { %$reserved, owner => $$,
+    return bless { %$reserved,
         upstream => $redis && $redis->path }, $class;
 }
 
@@ -75,24 +73,8 @@ sub start($self) {
     $self->{listen} = IO::Socket::INET->new(Proto => 'tcp', Listen => 128,
         ReuseAddr => 1, LocalAddr => '127.0.0.1', LocalPort => $self->{port})
         // die "listen: $!";
-    socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
-        or die "socketpair: $!";
-
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        close $ours;
-        $self->{control} = $theirs;
-        $SIG{$_} = 'DEFAULT' for qw(HUP INT TERM);
-        $SIG{PIPE} = 'IGNORE';
-        eval { $self->_serve };
-        print STDERR "FakeRedis: $@" if $@;
-        POSIX::_exit(0);
-    }
-
-    close $theirs;
+    $self->begin(\&_serve);
     close delete $self->{listen};
-    @$self{qw(pid control)} = ($pid, $ours);
-    $started{$pid} = $self;
     return $self;
 }
 
@@ -102,12 +84,12 @@ sub server($self) { return "127.0.0.1:$self->{port}" }
 
 # Takes effect before it returns.
 sub mode($self, @words) {
-    $self->_ask('mode', @words);
+    $self->ask('mode', @words);
 }
 
 # Breaks all connections.
 sub reset($self) {
-    $self->_ask('reset');
+    $self->ask('reset');
 }
 
 # Returns what it saw since the start or the last forget():
@@ -121,29 +103,11 @@ sub reset($self) {
 #   replied    when the last piece of a reply had been sent, in seconds of UTC
 #   first      the first bytes of the last connection
 sub stats($self) {
-    return $self->_ask('stats');
+    return $self->ask('stats');
 }
 
 sub forget($self) {
-    $self->_ask('forget');
-}
-
-sub stop($self) {
-    my $pid = delete $self->{pid} // return;
-    delete $started{$pid};
-    kill 'KILL', $pid;
-    waitpid $pid, 0;
-}
-
-sub _ask($self, @words) {
-    syswrite $self->{control}, encode_json(\@words) . "\n";
-    my $answer = readline $self->{control};
-    return decode_json($answer // die "FakeRedis is gone\n");
-}
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->stop for values %started;
+    $self->ask('forget');
 }
 
 
@@ -196,8 +160,7 @@ sub _serve($self) {
 }
 
 sub _control($self) {
-    my $line = readline $self->{control} // POSIX::_exit(0);
-    my ($what, @words) = @{ decode_json($line) };
+    my ($what, @words) = $self->question;
     my $answer = {};
 
     if ($what eq 'mode') {
@@ -216,7 +179,7 @@ sub _control($self) {
     } else {
         $self->_forget;
     }
-    syswrite $self->{control}, encode_json($answer) . "\n";
+    $self->answer($answer);
 }
 
 # Has the kernel drop what comes for a socket, by a filter that lets nothing pass.

@@ -26,14 +26,14 @@ use POSIX qw(WNOHANG);
 use Test::More ();
 
 use LimitSliding::Clock ();
+use LimitSliding::Process;
 use LimitSliding::Resp qw(encode decode);
 use LimitSliding::Test;
+use parent -norequire, 'LimitSliding::Process';
 
 my $PATIENCE = 30;
 my ($SERVER) = grep { -f && -x _ } $ENV{LIMIT_SLIDING_REDIS} // (),
     map { "$_/redis-server" } split(/:/, $ENV{PATH}), '/usr/bin', '/usr/local/bin';
-
-my %started;              # pid => object, to be ended at exit
 
 sub import($class) {
     Test::More::plan(skip_all => 'built without hiredis') if !supported();
@@ -65,7 +65,6 @@ sub new($class, %opt) {
         program => $SERVER,
         config  => {},
         %opt,
-        owner => $$,
         dir   => tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
             CLEANUP => !$ENV{LIMIT_SLIDING_KEEP}),
     }, $class;
@@ -116,8 +115,7 @@ sub start($self, %config) {
         exec $self->{program}, "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()
             or POSIX::_exit(127);
     }
-    $self->{pid} = $pid;
-    $started{$pid} = $self;
+    $self->adopt($pid, 'kill9');
 
     wait_for(sub {
         $self->_reap or -S "$dir/redis.sock" && eval { $self->ask('PING') };
@@ -220,13 +218,8 @@ sub _reap($self) {
     return 1 unless $self->{pid};
     return 0 unless waitpid($self->{pid}, WNOHANG) == $self->{pid};
 
-    delete $started{ delete $self->{pid} };
+    $self->released;
     return 1;
-}
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->kill9 for values %started;
 }
 
 

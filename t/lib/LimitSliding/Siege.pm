@@ -14,73 +14,44 @@ package LimitSliding::Siege;
 
 use v5.36;
 
-use JSON::PP qw(decode_json encode_json);
-use POSIX ();
-
 use LimitSliding::Load ();
 use LimitSliding::Test;
+use parent 'LimitSliding::Process';
 
 my $BATCH = 200;          # requests between two looks at whether to go on
-
-my %started;              # pid => object, to be ended at exit
 
 # Sends these paths to an NGINX, one after the other and again and again. Option:
 # connections, of which each has one request under way (8).
 sub new($class, $nginx, $paths, %opt) {
-    return bless { connections => 8, %opt, owner => $$, port => $nginx->port,
+    return bless { connections => 8, %opt, port => $nginx->port,
         paths => $paths }, $class;
 }
 
 sub start($self) {
-    pipe(my $go_on, my $stop) or die "pipe: $!";
-    pipe(my $results, my $report) or die "pipe: $!";
-
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        close $_ for $stop, $results;
-        $SIG{$_} = 'DEFAULT' for qw(HUP INT TERM);
-        my $got = eval { $self->_send_until($go_on) };
-        print {$report} encode_json($got // { error => "$@" });
-        close $report;
-        POSIX::_exit(0);
-    }
-
-    close $_ for $go_on, $report;
-    @$self{qw(pid stop results)} = ($pid, $stop, $results);
-    $started{$pid} = $self;
-    return $self;
+    return $self->begin(sub ($self) {
+        my $got = eval { $self->_send_until_asked };
+        $self->question;
+        $self->answer($got // { error => "$@" });
+    });
 }
 
 # Returns how often each path had which status, `lost` where the connection broke
 # instead. Dies if the load did, of a connection that was refused for example.
 sub stop($self) {
-    close delete $self->{stop};
-    my $got = decode_json(do { local $/; readline $self->{results} });
-    $self->_end('TERM');
+    my $got = $self->{pid} ? $self->ask : return;
+    $self->SUPER::stop;
     die "siege: $got->{error}\n" if defined $got->{error};
     return $got;
 }
 
-sub _end($self, $signal) {
-    my $pid = delete $self->{pid} // return;
-    delete $started{$pid};
-    kill $signal, $pid;
-    waitpid $pid, 0;
-}
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->_end('KILL') for values %started;
-}
-
-# The load itself, until the other end of the pipe is closed.
-sub _send_until($self, $go_on) {
+# The load itself, until it is asked what it got.
+sub _send_until_asked($self) {
     my ($next, %got) = (0);
     my $paths = $self->{paths};
     my $wanted = '';
-    vec($wanted, fileno $go_on, 1) = 1;
+    vec($wanted, fileno $self->{control}, 1) = 1;
 
-    until (select my $closed = $wanted, undef, undef, 0) {
+    until (select my $asked = $wanted, undef, undef, 0) {
         my @batch = map { $paths->[ $next++ % @$paths ] } 1 .. $BATCH;
         my $statuses = LimitSliding::Load::load(port => $self->{port},
             connections => $self->{connections},

@@ -67,9 +67,10 @@ use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
 use LimitSliding::Clock;
 use LimitSliding::Client qw(header);
-use parent -norequire, 'LimitSliding::Client';
+use LimitSliding::Process;
+use parent -norequire, 'LimitSliding::Client', 'LimitSliding::Process';
 
-our @EXPORT = qw(header left_of now sleep stay_in wait_for);
+our @EXPORT = qw(header left_of now sleep stay_in subtests wait_for);
 our @EXPORT_OK = qw(key places);
 
 our $PATIENCE = 30;       # for whatever should take a moment
@@ -80,8 +81,6 @@ my $MODULE = $ENV{LIMIT_SLIDING_MODULE}
     // "$ROOT/build/ngx_http_limit_sliding_module.so";
 
 delete $ENV{NGINX};       # to NGINX, a list of sockets to inherit
-
-my %started;              # master's pid => object, to be stopped at exit
 
 
 # ---- functions (and Time::HiRes's sleep, and header() of a response) ----
@@ -111,6 +110,13 @@ sub wait_for($condition, $seconds = $PATIENCE) {
         my $value = $condition->();
         return $value if $value || now() > $deadline;
         sleep 0.01;
+    }
+}
+
+# Runs subtests, name => sub, one after the other.
+sub subtests(@parts) {
+    while (my ($name, $code) = splice @parts, 0, 2) {
+        Test::More::subtest($name, $code);
     }
 }
 
@@ -158,7 +164,7 @@ sub new($class, %opt) {
     Test::More::note("in $dir") if $ENV{LIMIT_SLIDING_KEEP};
 
     return bless { worker_connections => 1024, worker_processes => 2, %opt,
-        dir => $dir, owner => $$, ports => [], killed => {}, dying => {} },
+        dir => $dir, ports => [], killed => {}, dying => {} },
         $class;
 }
 
@@ -172,7 +178,7 @@ sub start($self, $template) {
             && -s "$self->{dir}/nginx.pid";
     });
     die "NGINX did not start:\n", $self->log
-        unless $ready && $self->{master};
+        unless $ready && $self->{pid};
 
     return $self;
 }
@@ -191,8 +197,7 @@ sub spawn($self, $template) {
             or POSIX::_exit(127);
     }
 
-    $self->{master} = $pid;
-    $started{$pid} = $self;
+    $self->adopt($pid, 'stop');
 }
 
 # Starts NGINX with the directives of a section: see template(). Stops the one
@@ -218,7 +223,7 @@ sub workers($self) {
 # living ones while another child exits, so a child that was seen once counts
 # until its own entry in /proc says that it is gone.
 sub children($self) {
-    my $pid = $self->{master} // return;
+    my $pid = $self->{pid} // return;
     open my $file, '<', "/proc/$pid/task/$pid/children" or return;
 
     my %seen = map { $_ => 1 } split(' ', <$file> // ''),
@@ -232,14 +237,14 @@ sub children($self) {
 }
 
 sub master($self) {
-    return $self->{master};
+    return $self->{pid};
 }
 
 # Sends SIGHUP and returns at once; with a template, rewrites nginx.conf first.
 sub hup($self, $template = undef) {
     $self->write_file('nginx.conf', $self->expand($template))
         if defined $template;
-    kill 'HUP', $self->{master} or die "SIGHUP: $!";
+    kill 'HUP', $self->{pid} or die "SIGHUP: $!";
 }
 
 # Reloads and waits until new workers serve and the old ones are gone.
@@ -264,12 +269,12 @@ sub kill_worker($self, $pid) {
 # Stops NGINX gracefully, by force if it takes longer than $PATIENCE.
 # True if it went by itself and with exit code 0.
 sub stop($self) {
-    return 1 unless $self->{master};
+    return 1 unless $self->{pid};
 
-    kill 'QUIT', $self->{master};
+    kill 'QUIT', $self->{pid};
     return $self->{status} == 0 if wait_for(sub { $self->_reap });
 
-    kill 'KILL', $self->children, $self->{master};
+    kill 'KILL', $self->children, $self->{pid};
     wait_for(sub { $self->_reap });
     return 0;
 }
@@ -277,9 +282,9 @@ sub stop($self) {
 # Kills the master and all workers with SIGKILL, in any order, and waits until they
 # are gone. start() may follow.
 sub crash($self) {
-    kill 'STOP', $self->{master};      # it would start others
+    kill 'STOP', $self->{pid};      # it would start others
     my @children = $self->children;
-    kill 'KILL', $_ for List::Util::shuffle(@children, $self->{master});
+    kill 'KILL', $_ for List::Util::shuffle(@children, $self->{pid});
 
     wait_for(sub { $self->_reap && !grep { _title($_) ne '' } @children })
         or die "NGINX did not go\n";
@@ -320,11 +325,11 @@ sub finish_one($self, %opt) {
 
 # True once the master is gone; its exit status is kept.
 sub _reap($self) {
-    return 1 unless $self->{master};
-    return 0 unless waitpid($self->{master}, WNOHANG) == $self->{master};
+    return 1 unless $self->{pid};
+    return 0 unless waitpid($self->{pid}, WNOHANG) == $self->{pid};
 
     $self->{status} = $?;
-    delete $started{ delete $self->{master} };
+    $self->released;
     return 1;
 }
 
@@ -343,11 +348,6 @@ sub _title($pid) {
 $SIG{HUP} = $SIG{INT} = $SIG{PIPE} = $SIG{TERM} = sub ($name) {
     die "SIG$name\n";
 };
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->stop for values %started;
-}
 
 
 # ---- configuration, files, log ----

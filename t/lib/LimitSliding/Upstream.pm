@@ -24,52 +24,37 @@ use POSIX ();
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
 
 use LimitSliding::Test ();
+use parent 'LimitSliding::Process';
 
 our @EXPORT = qw(plain_body);
 
-my %started;              # pid => object
-
 sub new($class, $handler) {
-    my $self = bless { %{ LimitSliding::Test::reserve_port() },
-        owner => $$, handler => $handler }, $class;
-
+    my $self = bless { %{ LimitSliding::Test::reserve_port() }, handler => $handler }, $class;
     my $listen = IO::Socket::INET->new(Proto => 'tcp', Listen => 511,
         ReuseAddr => 1, LocalAddr => '127.0.0.1', LocalPort => $self->{port})
         // die "listen: $!";
-
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        setpgrp;
-        $SIG{$_} = 'DEFAULT' for qw(HUP INT TERM);
-        $SIG{$_} = 'IGNORE' for qw(CHLD PIPE);
-        while (1) {
-            my $client = $listen->accept or next;
-            next if fork() // die "fork: $!";
-
-            close $listen;
-            eval { $self->_serve($client); 1 } or print STDERR "Upstream: $@";
-            POSIX::_exit(0);
-        }
-    }
-
-    $self->{pid} = $pid;
-    $started{$pid} = $self;
-    return $self;
+    return $self->begin(sub ($self) { $self->_accept($listen) });
 }
 
 sub server($self) { return "127.0.0.1:$self->{port}" }
 
 # Stops the server and all of its connections.
 sub stop($self) {
-    my $pid = delete $self->{pid} // return;
-    delete $started{$pid};
-    kill 'KILL', -$pid, $pid;
-    waitpid $pid, 0;
+    kill 'KILL', -$self->{pid} if $self->{pid};
+    $self->SUPER::stop;
 }
 
-END {
-    local $?;
-    $_->{owner} == $$ && $_->stop for values %started;
+sub _accept($self, $listen) {
+    setpgrp;
+    $SIG{CHLD} = 'IGNORE';
+    while (1) {
+        my $client = $listen->accept or next;
+        next if fork() // die "fork: $!";
+
+        close $listen;
+        eval { $self->_serve($client); 1 } or print STDERR "Upstream: $@";
+        POSIX::_exit(0);
+    }
 }
 
 # Returns a response's body without chunks.

@@ -43,7 +43,7 @@ enum class Part : int32_t {
 constexpr int32_t kNobody = 0;
 constexpr int32_t kUnborn = -1;   /* taken for a child that is about to be made */
 
-/* Clock.pm knows the places of `pid`, `part` and `clock`, and of the page's clocks. */
+/* Clock.pm knows the places of `pid`, `part`, `clock` and `strays`, and of the page's clocks. */
 struct ClockSlot {
     std::atomic<int32_t> pid;
     std::atomic<Part> part;
@@ -53,7 +53,8 @@ struct ClockSlot {
     std::atomic<int64_t> alarm_ns;          /* when it gets SIGALRM; kNever */
     std::atomic<int64_t> alarm_every_ns;    /* and how often then; 0 for once */
     std::atomic<int64_t> clock;             /* which of the page's clocks it sees; a child's, too */
-    int64_t unused[2];
+    std::atomic<int64_t> strays;            /* waits of a server for anything but events */
+    int64_t unused;
 };
 
 /* A clock that some processes see: how far ahead of the page's time. */
@@ -72,7 +73,8 @@ struct ClockPage {
     ClockSlot slots[kClockSlots];
 };
 
-static_assert(sizeof(ClockSlot) == 64 && offsetof(ClockSlot, clock) == 40);
+static_assert(sizeof(ClockSlot) == 64 && offsetof(ClockSlot, clock) == 40
+    && offsetof(ClockSlot, strays) == 48);
 static_assert(offsetof(ClockPage, ahead) == 64 && offsetof(ClockPage, slots) == 320);
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 

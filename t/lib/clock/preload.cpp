@@ -35,7 +35,7 @@ ClockPage *page;
 ClockSlot *own;             /* of this process; nullptr if it takes no part */
 char directory[256];
 int bell = -1;              /* a FIFO that the keeper writes to when it is this one's turn */
-bool serves;                /* has made an epoll: its reads and writes never block */
+bool serves;                /* has made an epoll: it waits there, and nowhere else */
 char settings[2][600];      /* NAME=VALUE of what brings a program here */
 
 template <class F> F *next(const char *name) { return reinterpret_cast<F *>(dlsym(RTLD_NEXT, name)); }
@@ -63,6 +63,7 @@ ClockSlot *take_slot(int32_t pid) {
         while (used <= i && !page->used.compare_exchange_weak(used, i + 1)) {}
         slot.part = Part::Server;
         slot.doing = Doing::Runs;
+        slot.strays = 0;
         slot.until_ns = slot.alarm_ns = kNever;
         slot.clock = own != nullptr ? own->clock.load() : 0;
         slot.pid = pid;
@@ -192,17 +193,19 @@ bool wait_ready(int fd, short events) {
     pollfd fds[1] = {{fd, events, 0}};
     if (syscall(SYS_poll, fds, 1, 0) != 0) { return true; }
     begin_wait(Doing::Waits, kNever);
+    own->strays += serves;
     const bool ready = syscall(SYS_poll, fds, 1, -1) >= 0;
     end_wait();
     return ready;
 }
 
+/* True if a call may wait for this socket or pipe. */
 bool blocks(int fd) {
-    if (serves || !takes_part()) { return false; }
+    if (!takes_part()) { return false; }
     const int error = errno;
     struct stat is;
-    const bool may = fstat(fd, &is) == 0 && (S_ISSOCK(is.st_mode) || S_ISFIFO(is.st_mode))
-        && (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+    const bool may = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0 && fstat(fd, &is) == 0
+        && (S_ISSOCK(is.st_mode) || S_ISFIFO(is.st_mode));
     errno = error;
     return may;
 }
@@ -219,6 +222,7 @@ template <class Call> auto reading(int fd, Call call) {
 /* A call that really blocks, and whose end nothing announces but itself. */
 template <class Call> auto blocking(Call call) {
     begin_wait(Doing::Waits, kNever);
+    own->strays += serves;
     auto result = call();
     end_wait();
     settle();
@@ -226,6 +230,7 @@ template <class Call> auto blocking(Call call) {
 }
 
 int sleep_until(int64_t until_ns) {
+    own->strays += serves;
     return wait_until(until_ns, [] { return 0; }, [] {
         pollfd bells[1] = {{bell, POLLIN, 0}};
         return static_cast<int>(syscall(SYS_poll, bells, 1, -1));
