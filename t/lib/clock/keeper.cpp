@@ -36,6 +36,7 @@ constexpr int64_t kBeginMonoNs = 100000 * 1000000000LL;
 
 /* Real times. */
 constexpr int64_t kSpinNs = 5 * kMsNs;          /* each step beside a process that spins */
+constexpr int64_t kFirstPauseNs = 20000, kLastPauseNs = kMsNs;
 constexpr int64_t kStallNs = 60 * 1000000000LL; /* nobody runs, nor can go on */
 
 ClockPage *page;
@@ -164,29 +165,25 @@ struct Found {
     bool tests_idle = true;
     bool moves = false;         /* somebody is on a processor, or comes, or goes */
     bool spins = false;
-    int64_t next_ns = kNever;   /* the earliest deadline */
-    uint64_t turns = 0;         /* differ if somebody did anything between two looks */
+    int64_t next_ns = kNever;   /* the earliest deadline, if all are idle */
 };
 
 bool is_idle(Doing doing) { return doing == Doing::Waits || doing == Doing::Settles; }
 
-void look_at(size_t i, Found &found) {
-    ClockSlot &slot = page->slots[i];
-    const int32_t pid = slot.pid;
-    if (pid == kNobody) { return; }
-    if (pid == kUnborn) {
-        Opened &o = opened[i];
-        if (o.unborn_since_ns == 0) { o.unborn_since_ns = real_ns(); }
-        if (real_ns() - o.unborn_since_ns < 2000 * kMsNs) {
-            found.servers_idle = false;
-            found.moves = true;
-            return;
-        }
-        int32_t unborn = kUnborn;       /* its parent was killed */
-        slot.pid.compare_exchange_strong(unborn, kNobody);
-        return;
-    }
+/* A child that is to be born soon; its slot is given back if its parent was killed meanwhile. */
+bool is_coming(size_t i) {
+    Opened &o = opened[i];
+    if (o.unborn_since_ns == 0) { o.unborn_since_ns = real_ns(); }
+    if (real_ns() - o.unborn_since_ns < 2000 * kMsNs) { return true; }
+    int32_t unborn = kUnborn;
+    page->slots[i].pid.compare_exchange_strong(unborn, kNobody);
+    return false;
+}
 
+/* Looks at one process. */
+void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
+    ClockSlot &slot = page->slots[i];
+    const Part part = slot.part;
     const auto [state, threads] = stat_of(i, pid);
     if (state == 'X' || state == 'Z') {
         int32_t gone = pid;
@@ -195,27 +192,53 @@ void look_at(size_t i, Found &found) {
         found.moves = true;
         return;
     }
-    if (state == 'T' || state == 't' || slot.part == Part::None) { return; }
-    if (slot.part == Part::Spins) {
+    if (state == 'T' || state == 't') { return; }
+    if (part == Part::Spins) {
         found.spins |= state == 'R';
         return;
     }
 
-    found.turns = found.turns * 31 + slot.turns + static_cast<uint64_t>(pid);
     const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
     if (!sleeps) { found.moves = true; }
-    if (!sleeps || !is_idle(slot.doing)) {
-        (slot.part == Part::Test ? found.tests_idle : found.servers_idle) = false;
+    if (!sleeps || !is_idle(doing)) {
+        (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
         return;
     }
-    if (slot.doing == Doing::Waits && slot.until_ns < found.next_ns) { found.next_ns = slot.until_ns; }
+    if (doing == Doing::Waits && slot.until_ns < found.next_ns) { found.next_ns = slot.until_ns; }
     if (slot.alarm_ns < found.next_ns) { found.next_ns = slot.alarm_ns; }
 }
 
+/* Whoever waits has finished all by which it may wake others.  So nobody does anything if all were
+ * about to wait when this began, all sleep now, and nobody has begun another wait meanwhile. */
 Found look() {
+    struct Seen { int32_t pid; Doing doing; uint32_t turns; };
+    static Seen seen[kClockSlots];
     Found found;
-    const uint32_t used = page->used;
-    for (size_t i = 0; i < used; i++) { look_at(i, found); }
+    const size_t used = page->used;
+    for (size_t i = 0; i < used; i++) {
+        const ClockSlot &slot = page->slots[i];
+        seen[i] = {slot.pid, slot.doing, slot.turns};
+        if (seen[i].pid == kUnborn && is_coming(i)) {
+            found.servers_idle = false;
+            found.moves = true;
+        }
+        if (seen[i].pid > 0 && slot.part == Part::None) { seen[i].pid = kNobody; }
+    }
+
+    /* first those that may end the search */
+    for (const bool idle : {false, true}) {
+        for (size_t i = 0; i < used && found.servers_idle; i++) {
+            if (seen[i].pid > 0 && is_idle(seen[i].doing) == idle) {
+                look_at(i, seen[i].pid, seen[i].doing, found);
+            }
+        }
+    }
+    for (size_t i = 0; i < page->used && found.servers_idle; i++) {
+        const ClockSlot &slot = page->slots[i];
+        if (i >= used || (seen[i].pid > 0 && (slot.turns != seen[i].turns || slot.doing != seen[i].doing))) {
+            found.servers_idle = false;
+        }
+    }
     return found;
 }
 
@@ -225,58 +248,49 @@ bool wake(Part part) {
     const int64_t now_ns = page->mono_ns;
     for (size_t i = 0; i < page->used; i++) {
         ClockSlot &slot = page->slots[i];
-        if (slot.pid <= 0 || slot.part != part) { continue; }
-        if (stat_of(i, slot.pid).state != 'S') { continue; }
+        const int32_t pid = slot.pid;
+        const bool is_due = slot.alarm_ns <= now_ns || (is_idle(slot.doing) && slot.until_ns <= now_ns);
+        if (pid <= 0 || slot.part != part || !is_due || stat_of(i, pid).state != 'S') { continue; }
+        if (trace) { fprintf(stderr, "clock: wakes %d\n", pid); }
+        any = true;
         if (slot.alarm_ns <= now_ns) {
             slot.alarm_ns = slot.alarm_every_ns > 0 ? now_ns + slot.alarm_every_ns : kNever;
-            kill(slot.pid, SIGALRM);
-            any = true;
+            kill(pid, SIGALRM);
         }
-        if (is_idle(slot.doing) && slot.until_ns <= now_ns) {
-            if (trace) { fprintf(stderr, "clock: wakes %d\n", slot.pid.load()); }
-            ring(i);
-            any = true;
-        }
+        if (is_idle(slot.doing) && slot.until_ns <= now_ns) { ring(i); }
     }
     return any;
 }
 
-enum class Did { Woke, WaitsForSome, WaitsForAll };
-
-/* Does the next step, if everybody is idle. */
-Did step(bool *moves) {
+/* Does the next step, if everybody is idle.  True if somebody moves, or was woken. */
+bool step() {
     const Found found = look();
-    *moves = found.moves || found.spins;
-    if (!found.servers_idle) { return Did::WaitsForSome; }
-    const Found again = look();
-    if (!again.servers_idle || again.turns != found.turns) { return Did::WaitsForSome; }
-
-    if (wake(Part::Server) || wake(Part::Test)) { return Did::Woke; }
-    if (!again.tests_idle) { return Did::WaitsForSome; }
-    if (again.next_ns == kNever) { return Did::WaitsForAll; }
-    if (again.spins) {
+    if (!found.servers_idle) { return found.moves; }
+    if (wake(Part::Server) || wake(Part::Test)) { return true; }
+    if (!found.tests_idle || found.next_ns == kNever) { return found.moves || found.spins; }
+    if (found.spins) {
         pause_ns(kSpinNs);
-        if (look().turns != again.turns) { return Did::WaitsForSome; }
+        const Found later = look();
+        if (!later.servers_idle || !later.tests_idle || later.next_ns != found.next_ns) { return true; }
     }
-    if (trace) { fprintf(stderr, "clock: %.3f s\n", (again.next_ns - kBeginMonoNs) / 1e9); }
-    page->mono_ns = again.next_ns;
-    return wake(Part::Server) || wake(Part::Test) ? Did::Woke : Did::WaitsForSome;
+    if (trace) { fprintf(stderr, "clock: %.3f s\n", (found.next_ns - kBeginMonoNs) / 1e9); }
+    page->mono_ns = found.next_ns;
+    return wake(Part::Server) || wake(Part::Test);
 }
 
 pid_t child;
 void pass_on(int signal) { kill(child, signal); }
 
-/* Keeps the time until the command ends.  Returns its status. */
+/* Keeps the time until the command ends.  Returns its status.  Who begins to wait wakes the keeper;
+ * nothing but a look tells of a death, a stop, or that a thread waits. */
 int keep() {
-    int64_t moved_ns = real_ns(), pause = 50000;
+    int64_t moved_ns = real_ns(), pause = kFirstPauseNs;
     bool shown = false;
     for (;;) {
         const uint32_t news = page->news;
         int status;
         if (waitpid(child, &status, WNOHANG) == child) { return status; }
-        bool moves;
-        const Did did = step(&moves);
-        if (did == Did::Woke || moves) {
+        if (step()) {
             moved_ns = real_ns();
             shown = false;
         } else if (real_ns() - moved_ns > kStallNs) {
@@ -285,9 +299,9 @@ int keep() {
             shown = true;
             moved_ns = real_ns();
         }
-        pause = did == Did::Woke ? 50000 : pause < 2 * kMsNs ? pause * 2 : pause;
         const timespec t = {0, pause};
-        syscall(SYS_futex, &page->news, FUTEX_WAIT, news, &t, nullptr, 0);
+        const bool told = syscall(SYS_futex, &page->news, FUTEX_WAIT, news, &t, nullptr, 0) == 0 || errno == EAGAIN;
+        pause = told ? kFirstPauseNs : pause < kLastPauseNs ? pause * 2 : pause;
     }
 }
 
@@ -305,6 +319,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     trace = getenv("CLOCK_TRACE") != nullptr;
+    prctl(PR_SET_TIMERSLACK, 1);
 
     const char *tmp = getenv("TMPDIR");
     directory = std::string(tmp != nullptr ? tmp : "/tmp") + "/limit-sliding-clock-XXXXXX";
@@ -327,6 +342,7 @@ int main(int argc, char **argv) {
     child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
+        prctl(PR_SET_TIMERSLACK, 0);
         setenv(kClockVariable, file.c_str(), 1);
         const char *also = getenv("LD_PRELOAD");
         setenv("LD_PRELOAD", also != nullptr ? (std::string(argv[1]) + " " + also).c_str() : argv[1], 1);
