@@ -63,8 +63,8 @@ $fake->forget;
 $redis->command('CONFIG', 'RESETSTAT');
 my ($kills, $tries) = (0, 0);
 my $statuses = $nginx->load(connections => 32,
-    requests => [ map { "/big?key=killed-$_" } 1 .. 20_000 ],
-    at => { map { 900 * $_ => sub {
+    requests => [ map { "/big?key=killed-$_" } 1 .. 2000 ],
+    at => { map { 90 * $_ => sub {
         $kills++ % 2 ? do { $redis->kill9; $redis->start } : $fake->reset;
         wait_for(sub { header($nginx->get('/big?key=probe-' . ++$tries),
             'X-Source') eq 'redis' });
@@ -74,7 +74,7 @@ is scalar grep({ ($_ // '') ne '200' } @$statuses), 0,
 is $kills, 20, '... killed';
 my $decided = $fake->stats->{decided};
 my @keys = grep { !/:limit$/ } keys %$decided;
-cmp_ok scalar(@keys), '>', 5000, '... while many were decided';
+cmp_ok scalar(@keys), '>', 1000, '... while many were decided';
 is scalar grep({ $decided->{$_} > 1 } grep { /:big:/ } @keys), 0,
     '... each once at most';
 ok defined $nginx->wait_healthy, '... and Redis decides again';
@@ -95,13 +95,13 @@ $nginx->fault('mute', sub { $fake->mode('mute') }, \&recover,
 
 # Connections that were there are given up by NGINX, new ones are never made: no
 # more of them wait than workers have blocks.
-$nginx->fault('lost', sub { $fake->mode('lost') }, \&recover, recovery => 5);
+$nginx->fault('lost', sub { $fake->mode('lost') }, \&recover);
 
 $fake->mode('delay', 0.03);
 ok defined $nginx->wait_healthy, 'a little slow: Redis decides';
 $nginx->exact('slowish');
 
-$fake->mode('bytes', 0.0002);
+$fake->mode('bytes', 0.001);
 ok defined $nginx->wait_healthy, 'byte by byte: Redis decides';
 $fake->forget;
 $nginx->exact('bytes');
@@ -122,11 +122,12 @@ for (['accepted and closed', 'refuse'],
             while (now() < $end) {
                 $nginx->ask(map { "/$_?key=storm" }
                     @LimitSliding::Faults::POLICIES);
+                sleep 0.05;
             }
-            # 3 blocks of 2 workers, a second apart, if not shared
+            # each of 3 blocks tries after 0.75 to 1 s
             my $tries = $fake->stats->{accepted};
-            cmp_ok $tries, '<=', 3 * 2 * 3, 'connections are spaced';
-            cmp_ok $tries, '>=', 1, 'and tried';
+            cmp_ok $tries, '<=', 3 * 3, 'connections are spaced';
+            cmp_ok $tries, '>=', 3 * 2, 'and tried';
         });
 }
 

@@ -6,6 +6,7 @@ use v5.36;
 use Test::More;
 
 use LimitSliding::Redis;
+use LimitSliding::Resp qw(encode);
 use LimitSliding::Test;
 
 my $LIMIT = 'limit_sliding:one:{a}:limit';
@@ -78,11 +79,11 @@ SERVER
 
     $redis->command(qw(CONFIG SET maxmemory),
         $redis->info('memory')->{used_memory} + (1 << 20));
-    my $errors = 0;
-    for (1 .. 20_000) {
-        my $reply = $redis->ask('SET', "limit_sliding:one:{state$_}",
-            'x' x 100, 'PX', 1_000_000 + $_);
-        $errors++ if $reply =~ /^-OOM/;
+    my ($socket, $errors) = ($redis->connect, 0);
+    for my $batch (1 .. 40) {
+        syswrite $socket, join '', map { encode('SET', "limit_sliding:one:{state$batch-$_}",
+            'x' x 100, 'PX', 1_000_000 + $batch) } 1 .. 500;
+        $errors += grep { /^-OOM/ } map { scalar readline $socket } 1 .. 500;
     }
     my $evicted = $redis->info('stats')->{evicted_keys};
     return join ', ', $evicted ? 'evicts' : 'does not evict',
