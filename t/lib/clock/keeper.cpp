@@ -1,7 +1,7 @@
 /* Runs a test on virtual time: keeper LIBRARY COMMAND...
  *
  * The keeper makes the page (page.hpp), starts the command with the library preloaded, and moves the
- * time whenever everybody is idle.  It ends as the command does.
+ * time whenever everybody is idle.  It ends as the command does, and nothing outlives it.
  *
  * Order at each time: first the servers that are due, all at once; then, when all servers are idle
  * again, the tests.  CLOCK_TRACE=1 prints each step to stderr. */
@@ -305,6 +305,16 @@ int keep() {
     }
 }
 
+/* Ends what the test has left behind, as it does when it is killed. */
+void end_others() {
+    for (size_t i = 0; i < page->used; i++) {
+        const int32_t pid = page->slots[i].pid;
+        if (pid <= 0 || opened[i].pid != pid) { continue; }
+        const char state = stat_of(i, pid).state;
+        if (state != 'X' && state != 'Z') { kill(pid, SIGKILL); }
+    }
+}
+
 void remove_directory() {
     for (size_t i = 0; i < kClockSlots; i++) { unlink((directory + "/" + std::to_string(i)).c_str()); }
     unlink((directory + "/page").c_str());
@@ -353,6 +363,7 @@ int main(int argc, char **argv) {
     for (int signal : {SIGHUP, SIGINT, SIGTERM}) { ::signal(signal, pass_on); }
 
     const int status = keep();
+    end_others();
     remove_directory();
     if (WIFSIGNALED(status)) {
         signal(WTERMSIG(status), SIG_DFL);
