@@ -430,7 +430,6 @@ check: build  ## strict warnings, what the binary needs and shows, layout
 	    2>&1 > /dev/null) && [ -z "$$said" ] || { echo "$$said" >&2; exit 1; }
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
 	.ci/check-layers $(BUILD) || failed=1; \
-	.ci/check-shape || failed=1; \
 	.ci/check-binary $(BUILD) || failed=1; \
 	.ci/check-binary $(BUILD)/no-redis || failed=1; \
 	.ci/check-no-redis $(BUILD)/no-redis $(NGINX) || failed=1; exit $$failed
