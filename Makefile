@@ -440,9 +440,6 @@ check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 format:  ## format the C++
 	clang-format -i $$(find src t -name "*.[ch]pp")
 
-page:  ## renew the hashes of the dashboard's style and script
-	.ci/page-hashes --write
-
 
 ##@ Install
 
@@ -561,5 +558,5 @@ FORCE:
     sanitize sanitize-programs coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
     bench-smoke bench-quick bench-figures plots fleet check \
-    check-versions format page install install-lua uninstall deb cross check-packages \
+    check-versions format install install-lua uninstall deb cross check-packages \
     help deps FORCE
