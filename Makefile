@@ -189,9 +189,6 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_FLEET=$(FLEET) LIMIT_SLIDING_CLOCK_BUILD=$(BUILD)/clock \
         LIMIT_SLIDING_FAULTS=$(BUILD)/faults prove --timer -j$(JOBS) -It/lib
 
-# Where there is none, only t/dashboard/browser.t is skipped.
-BROWSER = chromium chromium-driver
-
 include t/lib/rules.mk
 include t/sim/rules.mk
 include t/fuzz/fuzz.mk
@@ -215,7 +212,7 @@ SLOW_TESTS := $(patsubst %,t/%.t, \
 SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
 
 test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
-	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
+	@$(PACKAGES) install BROWSER || echo 'going on without a browser'
 	@$(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(filter-out $(SLOW_TESTS),$(BLACK_BOX))
 
 test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(BUILD)/torture/scripts $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
@@ -241,7 +238,7 @@ allocations: build $(ALLOC)  ## allocations, and calls of files, that fail: each
 
 # What tests need of packages that are not to be installed.
 tools:
-	@.ci/get-tools $(BUILD)
+	@.ci/packages unpack $(BUILD)
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
 	@$(PROVE) $(unit_TESTS)
@@ -265,7 +262,7 @@ SANITIZED_SKIP  = t/dashboard/browser.t t/docs/docs.t t/config/upgrade.t \
     t/settle/cost.t t/settle/usage_cost.t t/lua/cost.t
 
 $(NGINX_SOURCE): | deps
-	@.ci/get-nginx $(BUILD)/nginx-source
+	@.ci/packages source $(BUILD)/nginx-source
 
 sanitize-programs: $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
 
@@ -353,7 +350,7 @@ weak-mutations: $(BUILD)/weak/weak  ## whether "make weak" notices orders that a
 # Programs of aarch64, run by qemu.  It keeps the order of an x86: what this finds is
 # wrong of alignment, sizes, and how compare-and-swap is compiled.
 check-arm:  ## the unit tests on aarch64, by qemu
-	@.ci/get-arm64 $(BUILD)/arm64
+	@.ci/packages arm64 $(BUILD)/arm64
 	@$(MAKE) $(BUILD)/arm/tests > /dev/null
 	@QEMU_LD_PREFIX=/usr/$(ARM) \
 	    QEMU_SET_ENV=LD_LIBRARY_PATH=$(BUILD)/arm64/usr/lib/$(ARM) \
@@ -501,56 +498,14 @@ help:  ## this list
 	    /^[a-z-]+:.*  ## / { printf "  %-19s %s\n", $$1, $$2 }' Makefile
 
 
-# What each goal needs of Debian; a goal not named here installs nothing.
+# The goals that were asked for install what .ci/packages lists for them before they run.
+PACKAGES = NGX_SRC='$(NGX_SRC)' LIMIT_SLIDING_NGINX='$(NGINX)' .ci/packages
+GOALS    := $(filter $(shell .ci/packages list),$(MAKECMDGOALS))
 
-build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
-    $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
-nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
-
-demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
-demo-redis_PKGS = $(demo_PKGS) redis-server
-run_PKGS      = $(demo-redis_PKGS)
-screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
-unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
-sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
-sanitize-programs_PKGS = $(sanitize_PKGS)
-soak_PKGS     = $(sanitize_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime nghttp2-client \
-    python3-grpcio python3-yaml
-test-slow_PKGS = $(test_PKGS) $(simulation_PKGS) $(weak_PKGS)
-test-all_PKGS = $(test-slow_PKGS)
-bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
-    redis-tools haproxy wrk nghttp2-client gnuplot-nox \
-    $(if $(wildcard /usr/share/lua/5.1/resty/core),lua-nginx-redis)
-bench-smoke_PKGS = $(bench_PKGS)
-bench-quick_PKGS = $(demo_PKGS) valgrind redis-server
-bench-figures_PKGS = $(bench-quick_PKGS)
-plots_PKGS    = g++ libhiredis-dev gnuplot-nox
-fleet_PKGS = $(plots_PKGS)
-deb_PKGS      = build-essential debhelper dpkg-dev fakeroot nginx-dev g++ libhiredis-dev lintian
-cross_PKGS    = g++ g++-$(ARM) libhiredis-dev musl-tools nginx-dev
-check-packages_PKGS = debootstrap $(deb_PKGS)
-check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
-model_PKGS    = gcc spin
-weak_PKGS     = g++ relacy-dev
-weak-mutations_PKGS = $(weak_PKGS)
-check-arm_PKGS = g++-$(ARM) qemu-user perl redis-server
-allocations_PKGS = $(test_PKGS)
-simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
-simulation-asan_PKGS = $(simulation_PKGS)
-coverage_PKGS = $(test-slow_PKGS)
-torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
-fuzz_PKGS     = $(build_PKGS) libcmocka-dev clang
-replay_PKGS   = $(build_PKGS) libcmocka-dev perl
-
-PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
-    $($(goal)_PKGS)))
-
-# Each target with packages installs them before it runs.
-$(patsubst %_PKGS,%,$(filter %_PKGS,$(.VARIABLES))): | deps
+$(GOALS): | deps
 
 deps:
-	@$(if $(PKGS),.ci/install-packages $(PKGS))
+	@$(if $(GOALS),$(PACKAGES) install $(GOALS))
 
 FORCE:
 

@@ -44,13 +44,14 @@ isnt($?, 0, 'a failure fails make');
 
 for my $goal (qw(model check-arm deb cross check-packages bench-smoke)) {
     my $said = `make -n -C '$HERE' $goal 2>&1`;
-    like($said, qr{^\.ci/install-packages .}m, "$goal: its packages are installed first");
+    like($said, qr{\A.*\.ci/packages install $goal\n}, "$goal: its packages are installed first");
+    ok(scalar(`'$HERE/.ci/packages' list $goal`), "$goal: it has some");
 }
 
 # Two runs of make write the file of settings at once: all that wait for it go on.
 my @makes = map {
     my $pid = fork // die "fork: $!";
-    exec "make -s -C '$HERE' BUILD='$dir/build' PKGS= '$dir/build/settings' 2>&1 >> '$dir/makes.log'"
+    exec "make -s -C '$HERE' BUILD='$dir/build' '$dir/build/settings' 2>&1 >> '$dir/makes.log'"
         if $pid == 0;
     $pid;
 } 1 .. 12;
