@@ -428,8 +428,7 @@ check: build  ## strict warnings, what the binary needs and shows, layout
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
 	.ci/check-layers || failed=1; \
 	.ci/check-binary $(BUILD) || failed=1; \
-	.ci/check-binary $(BUILD)/no-redis || failed=1; \
-	.ci/check-no-redis $(BUILD)/no-redis $(NGINX) || failed=1; exit $$failed
+	.ci/check-binary $(BUILD)/no-redis $(NGINX) || failed=1; exit $$failed
 
 check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
