@@ -11,15 +11,16 @@ MAKEFLAGS += --no-print-directory
 MAKEOVERRIDES =
 .DELETE_ON_ERROR:
 
-# One line a file, unless V=1 asks for the commands or -s for silence.
+# One line a file, unless V=1 asks for the commands or -s for silence.  Of NGINX's makefile
+# only warnings and errors are shown.
+say = :
 ifneq ($(V),1)
 .SILENT:
+NGINX_MAKE = -s
 ifeq ($(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
-SHELL = $(CURDIR)/.ci/quiet-shell
+say = printf '  %-5s %s\n'
 endif
-NGINX_MAKE = -s SHELL=$(SHELL)
 endif
-export LIMIT_SLIDING_HERE := $(CURDIR)
 
 DEBIAN_SRC    = /usr/share/nginx/src
 NGX_SRC       ?= $(DEBIAN_SRC)
@@ -53,9 +54,11 @@ all: build  ## the same as build
 ##@ Build
 
 build: $(BUILD)/Makefile  ## the module, build/ngx_http_limit_sliding_module.so
+	@$(say) BUILD $(notdir $(MODULE))
 	@$(MAKE) $(NGINX_MAKE) -C $(BUILD)/tree -f $(BUILD)/Makefile modules
 
 static: $(BUILD)/static/Makefile  ## build/static/nginx, the module linked in
+	@$(say) BUILD nginx
 	@$(MAKE) $(NGINX_MAKE) -C $(BUILD)/static/tree -f $(BUILD)/static/Makefile binary
 
 $(BUILD)/Makefile: link = --add-dynamic-module
@@ -159,6 +162,7 @@ $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	$$($(1)_CXX) $$($(1)_CXXFLAGS) -I$(BUILD)/$(1) -c -o $$@ $$<
 
 $(BUILD)/$(1)/src/redis/protocol/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
@@ -169,9 +173,11 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/settings
 
 $(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	$$($(1)_CXX) $$($(1)_CXXFLAGS) -c -o $$@ $$<
 
 $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
+	@$(say) LINK $$(@F)
 	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
 
 -include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
@@ -231,6 +237,7 @@ $(BUILD)/tools-tested: Makefile $(wildcard .ci/* t/bench/*.p[lm] t/lib/*/* t/too
 # Preloaded into NGINX, it has allocations and other calls fail.
 $(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
 	@mkdir -p $(@D)
+	@$(say) LINK $(@F)
 	$(CXX) $(CORE_FLAGS) -O2 -Wall -Wextra -shared -fPIC -o $@ $(filter %.cpp,$^)
 
 allocations: build $(ALLOC)  ## allocations, and calls of files, that fail: each of them, for minutes
@@ -321,10 +328,12 @@ torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=6
 
 $(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
+	@$(say) CXX $<
 	$(CXX) -std=c++17 -O2 $(UNIT_FLAGS) $(STEP_FLAGS) -It/unit -c -o $@ $<
 
 $(BUILD)/torture/processes: $(addprefix $(BUILD)/torture/,witness.o workers.o)
 $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
+	@$(say) LINK $(@F)
 	$(CXX) -o $@ $^ -lhiredis -pthread
 
 -include $(torture_OBJS:.o=.d)
@@ -380,6 +389,7 @@ bench-smoke: build tools $(STEPS) $(BUILD)/bench/core $(BUILD)/bench/accuracy  #
 
 $(STEPS): t/bench/steps.cpp
 	@mkdir -p $(@D)
+	@$(say) LINK $(@F)
 	$(CXX) -O2 -Wall -Wextra -shared -fPIC -o $@ $<
 
 bench-quick: build $(STEPS)  ## fails if instructions got worse by 1%, memory by 5%, or paths too long
@@ -407,6 +417,7 @@ BENCHES    := $(addprefix $(BUILD)/bench/,core accuracy fleet_figures plots)
 
 $(BUILD)/bench/%.o: t/bench/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
+	@$(say) CXX $<
 	$(CXX) $(CORE_FLAGS) $(fast_FLAGS) $(UNIT_FLAGS) -It/unit -c -o $@ $<
 
 $(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
@@ -414,6 +425,7 @@ $(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
     accuracy_plot.o accuracy_promises.o table.o)
 $(FLEET): $(addprefix $(BUILD)/bench/,zipf.o fleet.o fleet_redis.o fleet_sync.o)
 $(BENCHES): %: %.o $(fast_OBJS)
+	@$(say) LINK $(@F)
 	$(CC) -o $@ $^ -lhiredis -lm
 
 -include $(bench_OBJS:.o=.d)

@@ -10,14 +10,17 @@ weak_CXX = $(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -O2 \
     -DLIMIT_SLIDING_ATOMICS='"../t/weak/atomic.hpp"'
 
 $(BUILD)/weak/weak: $(weak_OBJS)
+	@$(say) LINK $(@F)
 	$(CXX) -o $@ $^
 
 $(BUILD)/weak/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
+	@$(say) CXX $<
 	$(weak_CXX) -c -o $@ $<
 
 $(BUILD)/weak/%.o: t/weak/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
+	@$(say) CXX $<
 	$(weak_CXX) -c -o $@ $<
 
 # The headers of relacy throw, and have warnings.
