@@ -55,3 +55,12 @@ $(BUILD)/$(1)/simulation: $$($(1)_OBJS)
 endef
 
 $(foreach f,sim sim-asan sim-fuzz sim-coverage,$(eval $(call sim_flavour,$f)))
+
+# Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
+SIM_SEEDS ?= 100000
+SIM_FIRST ?= 1
+simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
+
+simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)

@@ -30,3 +30,19 @@ $(BUILD)/weak/checker.o: weak_CXX = $(CXX) -std=c++17 -O2 -w -MMD -MP
 
 .PHONY: $(BUILD)/arm/tests
 $(BUILD)/arm/tests: $(arm_TESTS)
+
+WEAK_PERCENT ?= 100
+weak: $(BUILD)/weak/weak  ## races under C++'s memory model, by relacy: WEAK_PERCENT=100
+	@$< --percent=$(WEAK_PERCENT)
+
+weak-mutations: $(BUILD)/weak/weak  ## whether "make weak" notices orders that are too weak
+	@t/weak/mutate $<
+
+# Programs of aarch64, run by qemu.  It keeps the order of an x86: what this finds is
+# wrong of alignment, sizes, and how compare-and-swap is compiled.
+check-arm:  ## the unit tests on aarch64, by qemu
+	@.ci/packages arm64 $(BUILD)/arm64
+	@$(MAKE) $(BUILD)/arm/tests > /dev/null
+	@QEMU_LD_PREFIX=/usr/$(ARM) \
+	    QEMU_SET_ENV=LD_LIBRARY_PATH=$(BUILD)/arm64/usr/lib/$(ARM) \
+	    CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j$(JOBS) -e qemu-aarch64 $(arm_TESTS)

@@ -108,3 +108,9 @@ $$(filter-out %/connection_fuzz,$$($(1)_PROGRAMS)): %: %.o $(if $(filter replay%
 endef
 
 $(foreach f,fuzz replay replay-asan,$(eval $(call fuzz_flavour,$(f))))
+
+fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
+	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
+
+replay: $(replay_PROGRAMS)  ## the targets of the fuzzers on their corpus, without clang
+	@$(PROVE) $(replay_PROGRAMS)
