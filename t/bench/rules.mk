@@ -50,7 +50,7 @@ $(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
 $(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
     accuracy_plot.o accuracy_promises.o table.o)
 $(FLEET): $(addprefix $(BUILD)/bench/,zipf.o fleet.o fleet_redis.o fleet_sync.o)
-$(BENCHES): %: %.o $(fast_OBJS)
+$(BENCHES): %: %.o $(fast_OBJS) | $(TRACE)
 	@$(say) LINK $(@F)
 	$(CC) -o $@ $^ -lhiredis -lm
 

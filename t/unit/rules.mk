@@ -3,7 +3,15 @@
 # A flavour of the core and its unit tests, built in a directory of its own.
 # Linked by the C compiler, as the module is, but for clang's UBSan of C++.
 CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
-UNIT_FLAGS = -g1 -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
+UNIT_FLAGS = -g1 -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP \
+    -DTRACE_PATH='"$(TRACE)"'
+
+# A day of real traffic, unpacked.
+TRACE := $(BUILD)/nasa-http-1995-08-01.tsv
+
+$(TRACE): t/data/$(notdir $(TRACE)).gz
+	@mkdir -p $(@D)
+	@gzip -dc $< > $@
 
 unit_LINK = $(CC)
 fast_LINK = $(CC)
@@ -61,7 +69,7 @@ $(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@$(say) CXX $$<
 	$$($(1)_CXX) $$($(1)_CXXFLAGS) -c -o $$@ $$<
 
-$$($(1)_TESTS): %: %.o $$($(1)_OBJS)
+$$($(1)_TESTS): %: %.o $$($(1)_OBJS) | $(TRACE)
 	@$(say) LINK $$(@F)
 	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
 
