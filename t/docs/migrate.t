@@ -107,7 +107,7 @@ sub passed($statuses) {
 }
 
 SKIP: {
-    skip 'no haproxy: .ci/get-tools build', 4 if !haproxy_version();
+    skip 'no haproxy: .ci/packages unpack build', 4 if !haproxy_version();
     my $text = block('text', qr/stick-table/);
     my ($backend, $rules) = $text =~ /^backend clients\n(.*?)\nfrontend web\n {4}bind :80\n(.*)$/s
         or die "HAProxy's configuration has changed";
