@@ -1,0 +1,4 @@
+# Copyright (C) the limit_sliding authors
+
+prove:  ## every proof at full length
+	@:
