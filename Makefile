@@ -164,9 +164,9 @@ deps:
 
 FORCE:
 
-.PHONY: all soak sanitized build static clean demo demo-redis run screenshot test test-slow test-all tools unit \
-    sanitize sanitize-programs coverage model allocations torture simulation simulation-asan fuzz replay weak \
-    weak-mutations check-arm bench \
-    bench-smoke bench-quick bench-figures plots fleet check \
-    check-versions format install install-lua uninstall deb cross check-packages \
-    prove help help-all deps FORCE
+.PHONY: all build static clean install install-lua uninstall help help-all deps FORCE \
+    demo demo-redis run screenshot test test-slow test-real test-tools tools unit unit-programs \
+    prove prove-changed mutants sanitize sanitized sanitize-programs coverage model allocations \
+    torture soak simulation simulation-asan fuzz replay replay-asan weak weak-mutations check-arm \
+    bench bench-smoke bench-quick bench-figures plots fleet \
+    check check-versions format deb cross check-packages

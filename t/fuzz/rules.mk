@@ -1,7 +1,7 @@
 # Copyright (C) the limit_sliding authors
 
 # Each NAME_fuzz.cpp is a target for libFuzzer, which "make fuzz" runs, and a program
-# that runs it on its corpus, which "make test-slow" does, and "make sanitize" under ASan
+# that runs it on its corpus, which "make replay" does, and "make replay-asan" under ASan
 # and UBSan: t/fuzz/README.md.
 
 FUZZ_S     ?= 60
@@ -111,6 +111,9 @@ $(foreach f,fuzz replay replay-asan,$(eval $(call fuzz_flavour,$(f))))
 
 fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
 	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
+
+replay-asan: $(replay-asan_PROGRAMS)  ## the same under ASan and UBSan
+	@$(PROVE) $(replay-asan_PROGRAMS)
 
 replay: $(replay_PROGRAMS)  ## the targets of the fuzzers on their corpus, without clang
 	@$(PROVE) $(replay_PROGRAMS)

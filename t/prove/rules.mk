@@ -1,4 +1,7 @@
 # Copyright (C) the limit_sliding authors
 
-prove:  ## every proof at full length
-	@:
+prove: $(CLOCK)  ## all proofs at full length, for hours: PART="model weak"; goes on where it stopped
+	@t/prove/run $(BUILD) $(PART)
+
+prove-changed: $(CLOCK)  ## the proofs that the changes since a revision call for: BASE=revision
+	@t/prove/run $(BUILD) --changed $(BASE)

@@ -82,5 +82,7 @@ $(foreach f,unit fast tsan asan arm coverage,$(eval $(call flavour,$f)))
 tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
     'pthread_create|"(rounds|zone_memory).hpp"' t/unit/*_test.cpp))
 
+unit-programs: $(unit_TESTS)
+
 unit: $(unit_TESTS)  ## the unit tests of the core alone
 	@$(PROVE) $(unit_TESTS)
