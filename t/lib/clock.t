@@ -139,6 +139,13 @@ sleep 1;
 is now() - $start, 1, '... does not hold the clock, nor one that spins';
 kill 'KILL', $pid;
 
+# The library does not see the writes of stdio.
+open my $pipe, '-|', 'seq', 1_000_000 or die "seq: $!";
+sleep 1;
+is scalar(my @lines = <$pipe>), 1_000_000, 'a program that writes to a full pipe';
+close $pipe;
+is $? >> 8, 0, '... and goes on once there is room';
+
 # signals
 
 my @alarms;
