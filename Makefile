@@ -212,7 +212,7 @@ SLOW_TESTS := $(patsubst %,t/%.t, \
     overrides/cost overrides/kill overrides/redis_outage overrides/redis_replies \
     overrides/redis_windows redis/cost redis/exact redis/forget redis/in_flight \
     redis/in_flight_access redis/several settle/cost settle/load settle/usage_cost)
-SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
+SLOW_UNITS :=
 
 test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
