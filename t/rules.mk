@@ -12,17 +12,16 @@ REAL_TESTS := $(shell grep -l '^use LimitSliding::Clock real' $(BLACK_BOX))
 # These take longer than a few seconds of a processor.
 LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_requests \
     docs/fleet outages/replies leases/sync_load)
-SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
 TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
 
 test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 2 minutes after the compilers
-	@set -o pipefail; $(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(TEST_FILES) \
+	@set -o pipefail; $(PROVE) $(unit_TESTS) $(TEST_FILES) \
 	    | tee $(BUILD)/test.log
 	@echo 'the slowest, in ms:'; sed -nE 's/^(\[[0-9:]+\] )?(\S+) \.+ ok +([0-9]+) ms.*/\3 \2/p' \
 	    $(BUILD)/test.log | sort -rn | head -n 10
 
-test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK) $(SLOW_UNITS)  ## the units and files that take longer
-	@$(PROVE) $(SLOW_UNITS) $(filter-out $(REAL_TESTS),$(LONG_TESTS))
+test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK)  ## the files that take longer
+	@$(PROVE) $(filter-out $(REAL_TESTS),$(LONG_TESTS))
 
 test-real: build tools $(FLEET) $(ALLOC) $(STEPS)  ## files on real time: kills under load, instructions, a real browser
 	@$(PACKAGES) install BROWSER || echo 'going on without a browser'
