@@ -5,3 +5,6 @@ prove: $(CLOCK)  ## all proofs at full length, for hours: PART="model weak"; goe
 
 prove-changed: $(CLOCK)  ## the proofs that the changes since a revision call for: BASE=revision
 	@t/prove/run $(BUILD) --changed $(BASE)
+
+mutants:  ## whether the tests notice one wrong line: MUTANTS="name name"
+	@t/mutants/run $(MUTANTS)
