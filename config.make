@@ -53,7 +53,7 @@ done
 
 limit_sliding_embed=$ngx_addon_dir/src/embed.sh
 limit_sliding_api=$ngx_addon_dir/src/http/api
-limit_sliding_inc=$NGX_OBJS/limit_sliding_dashboard.inc
+limit_sliding_inc=$NGX_OBJS/limit_sliding_page.inc
 limit_sliding_js=`printf '%s\n' $limit_sliding_page | grep '\.js$'`
 
 # Comments and indentation stay in the sources.
@@ -61,13 +61,31 @@ limit_sliding_strip="sed -e '/^ *\/\/ /d' -e 's/^ *//'"
 
 cat << END >> $NGX_MAKEFILE
 
-$NGX_OBJS/addon/api/dashboard.o: $limit_sliding_inc
+limit_sliding_page = $limit_sliding_inc
+
+$NGX_OBJS/addon/api/dashboard.o: $limit_sliding_inc $limit_sliding_inc.hashes
 
 $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
-    $limit_sliding_strip $limit_sliding_api/dashboard.css > \$@.css \\
-    && $limit_sliding_strip `echo $limit_sliding_js` > \$@.js \\
-    && sh $limit_sliding_embed \$@ -e '/^<style>/r \$@.css' \\
-        -e '/^<script>/r \$@.js' $limit_sliding_api/dashboard.html
+    $limit_sliding_strip $limit_sliding_api/dashboard.css > \$@.style \\
+    && $limit_sliding_strip `echo $limit_sliding_js` > \$@.script \\
+    && sh $limit_sliding_embed \$@ -e '/^<style>/r \$@.style' \\
+        -e '/^<script>/r \$@.script' $limit_sliding_api/dashboard.html
+
+END
+
+# The page's policy allows its style and its script by their hashes.  Each begins
+# with the end of the line of its tag.  What is not ASCII a server's charset would
+# change.
+cat << 'END' >> $NGX_MAKEFILE
+$(limit_sliding_page).hashes: $(limit_sliding_page)
+	@if LC_ALL=C grep '[^ -~]' $<.txt; then \
+	    echo 'the dashboard is not ASCII' >&2; exit 1; fi
+	@for part in style script; do \
+	    { echo; cat $<.$$part; } > $@.text || exit 1; \
+	    hex=$$(sha256sum < $@.text | sed 's/ .*//; s/../\\x&/g'); \
+	    hash=$$(env printf "$$hex" | base64); test $${#hash} = 44 || exit 1; \
+	    echo "\"$$part-src 'sha256-$$hash'; \""; \
+	done > $@.new && mv $@.new $@
 
 END
 

@@ -4,12 +4,13 @@
 use v5.36;
 
 use FindBin;
+use IO::Uncompress::Gunzip qw($GunzipError);
 use Test::More;
 
 use LimitSliding::Test;
 
-open my $trace, '<', "$FindBin::Bin/../data/nasa-http-1995-08-01.tsv"
-    or die "trace: $!";
+my $trace = IO::Uncompress::Gunzip->new("$FindBin::Bin/../data/nasa-http-1995-08-01.tsv.gz")
+    or die "trace: $GunzipError";
 my @clients = map { (split /\t/)[1] } <$trace>;
 is @clients, 30_969, 'requests in the trace';
 

@@ -4,6 +4,7 @@
 use v5.36;
 
 use FindBin;
+use IO::Uncompress::Gunzip qw($GunzipError);
 use List::Util qw(min);
 use Test::More;
 
@@ -25,8 +26,8 @@ http {
 }
 CONF
 
-open my $trace, '<', "$FindBin::Bin/../data/nasa-http-1995-08-01.tsv"
-    or die "trace: $!";
+my $trace = IO::Uncompress::Gunzip->new("$FindBin::Bin/../data/nasa-http-1995-08-01.tsv.gz")
+    or die "trace: $GunzipError";
 my @clients = map { (split /\t/)[1] } <$trace>;
 
 my %requests;

@@ -91,7 +91,7 @@ is $samples{'limit_sliding_window_seconds{zone="odd \"\\\\\\\\ name"}'}, '1.500'
 is $samples{'limit_sliding_zone_bytes{zone="big"}'}, 20 * 1024 * 1024, 'bytes';
 
 SKIP: {
-    skip 'no promtool: .ci/get-tools build', 1 if !$PROMTOOL;
+    skip 'no promtool: .ci/packages unpack build', 1 if !$PROMTOOL;
 
     $nginx->write_file('metrics', $text);
     my $said = `'$PROMTOOL' check metrics < '${\ $nginx->dir }/metrics' 2>&1`;

@@ -237,7 +237,7 @@ $nginx->finish_one;
 
 SKIP: {
     my $promtool = $ENV{PROMTOOL} // program('promtool');
-    skip 'no promtool: .ci/get-tools build', 1 if !$promtool;
+    skip 'no promtool: .ci/packages unpack build', 1 if !$promtool;
 
     my ($rules) = $scrape =~ /^rule_files:\n *- (\S+)$/m;
     $nginx->write_file($rules, content('contrib/prometheus-rules.yml'));
@@ -341,7 +341,7 @@ my $rotation = block('docs/operations.md', 'logrotate', qr/maxsize/);
 SKIP: {
     my $logrotate = program('logrotate/usr/sbin/logrotate')
         // program('logrotate');
-    skip 'no logrotate: .ci/get-tools build', 10 if !$logrotate;
+    skip 'no logrotate: .ci/packages unpack build', 10 if !$logrotate;
     skip 'needs root, www-data and adm', 10
         if $> != 0 || !getpwnam 'www-data' || !getgrnam 'adm';
 
@@ -445,16 +445,16 @@ is $worst, $limit + int($limit / $n[$kind]), 'README.md: the worst case';
 
 # Commands: goals and variables of the Makefile, and files
 
-my $makefile = content('Makefile');
+my $makefile = join '', map { content($_) } 'Makefile', glob '{t,t/*,.ci}/rules.mk';
+my $table = content('.ci/packages') =~ s/\n\s+\S+://gr;
 my %GOALS = map { $_ => 1 } map { split } $makefile =~ /^([a-z -]+):/mg;
 
-# The packages of `apt install` that the Makefile does not name.  A file is what
+# The packages of `apt install` that .ci/packages does not name.  A file is what
 # `make deb` makes of debian/control.
 sub packages(@arguments) {
     my ($name) = content('debian/control') =~ /^Package: (\S+)/m;
     return grep { m{^\./} ? $_ ne "./build/deb/${name}_*.deb"
-        : !/^(?:install|make|nginx)$/ && $makefile !~ /_PKGS\b.*[ ,]\Q$_\E[ ,)\n]/
-        && $makefile !~ /_PKGS = .*\\\n.*[ ,]\Q$_\E[ ,)\n]/ } @arguments;
+        : !/^(?:install|make|nginx)$/ && $table !~ /[ ?]\Q$_\E[ ?\n]/ } @arguments;
 }
 
 # What is wrong with a command, '' if nothing.

@@ -12,7 +12,7 @@ use LimitSliding::Docs ();
 use LimitSliding::Test;
 
 my ($ROOT) = grep { -x "$_/usr/bin/fail2ban-regex" } '', 'build/fail2ban';
-plan skip_all => 'no fail2ban: .ci/get-tools build' if !defined $ROOT;
+plan skip_all => 'no fail2ban: .ci/packages unpack build' if !defined $ROOT;
 
 # /usr/bin/python3 by its path: the packages are for that one.
 my @FAIL2BAN = ('env', '-u', 'PYTHONHOME', 'LC_ALL=C.UTF-8',

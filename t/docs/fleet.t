@@ -8,7 +8,7 @@ use Test::More;
 
 my $fleet = $ENV{LIMIT_SLIDING_FLEET} // 'build/bench/fleet_figures';
 
-plan skip_all => "no $fleet: make test-slow builds it" unless -x $fleet;
+plan skip_all => "no $fleet: make fleet builds it" unless -x $fleet;
 
 my %of;
 

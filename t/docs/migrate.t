@@ -4,6 +4,7 @@ use v5.36;
 
 use CPAN::Meta::YAML;
 use FindBin;
+use IO::Uncompress::Gunzip qw($GunzipError);
 use Test::More;
 
 use LimitSliding::Docs;
@@ -30,7 +31,8 @@ sub block($tag, $regexp) {
 
 # limit_req, request by request, on a day of real traffic
 
-open my $trace, '<', "$FindBin::Bin/../data/nasa-http-1995-08-01.tsv" or die "trace: $!";
+my $trace = IO::Uncompress::Gunzip->new("$FindBin::Bin/../data/nasa-http-1995-08-01.tsv.gz")
+    or die "trace: $GunzipError";
 my @clients = map { (split /\t/)[1] } <$trace>;
 
 # The zones of a snippet, and what stands in its location. Changed here: the key.
@@ -105,7 +107,7 @@ sub passed($statuses) {
 }
 
 SKIP: {
-    skip 'no haproxy: .ci/get-tools build', 4 if !haproxy_version();
+    skip 'no haproxy: .ci/packages unpack build', 4 if !haproxy_version();
     my $text = block('text', qr/stick-table/);
     my ($backend, $rules) = $text =~ /^backend clients\n(.*?)\nfrontend web\n {4}bind :80\n(.*)$/s
         or die "HAProxy's configuration has changed";

@@ -167,7 +167,7 @@ is_deeply [ grep { $tests !~ /alertname: $_ }/ } @alerts ], [],
     'alerts: and not to';
 
 SKIP: {
-    skip 'no promtool: .ci/get-tools build', 3 if !$PROMTOOL;
+    skip 'no promtool: .ci/packages unpack build', 3 if !$PROMTOOL;
 
     promtool('check rules', 'contrib/prometheus-rules.yml');
     promtool('test rules', 't/data/prometheus-rules.yml');

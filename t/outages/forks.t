@@ -1,5 +1,5 @@
 # Forks of Redis, and a proxy before it: docs/redis.md says what works. Each is
-# skipped where it is not installed; .ci/get-tools gets what Debian has.
+# skipped where it is not installed; .ci/packages gets what Debian has.
 
 use v5.36;
 

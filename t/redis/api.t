@@ -348,7 +348,7 @@ like $text, qr/^limit_sliding_decisions_total\Q{zone="counter",source="cache"}\E
 like $text, qr/^limit_sliding_redis_breaker_opened_total\Q{redis="impatient"} 1\E$/m,
     'the breaker';
 SKIP: {
-    skip 'no promtool: .ci/get-tools build', 1 if !$PROMTOOL;
+    skip 'no promtool: .ci/packages unpack build', 1 if !$PROMTOOL;
     $nginx->write_file('metrics', $text);
     my $said = `'$PROMTOOL' check metrics < '${\ $nginx->dir }/metrics' 2>&1`;
     is "$?: $said", '0: ', 'promtool check metrics';

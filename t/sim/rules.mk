@@ -37,18 +37,30 @@ $(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
 
 $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	$$($(1)_CXX) -std=c++17 $(UNIT_FLAGS) $(SIM_INCS) $$($(1)_FLAGS) $$(if $$(findstring \
 	    t/sim/,$$<),-I/usr/include/lua5.1 -fno-access-control,$(CORE_FLAGS)) -c -o $$@ $$<
 
 $(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(NGINX_SOURCE)
 	@mkdir -p $$(@D)
+	@$(say) CC $$*.c
 	$$($(1)_TOOLS) -g1 $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
 	    $(BUILD)/nginx-source/$$*.c
 
 $(BUILD)/$(1)/simulation: $$($(1)_OBJS)
+	@$(say) LINK $$(@F)
 	$$($(1)_CXX) $$($(1)_FLAGS) -o $$@ $$^ $(SIM_LINK)
 
 -include $$(filter-out $(BUILD)/$(1)/nginx/%,$$($(1)_OBJS:.o=.d))
 endef
 
 $(foreach f,sim sim-asan sim-fuzz sim-coverage,$(eval $(call sim_flavour,$f)))
+
+# Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
+SIM_SEEDS ?= 100000
+SIM_FIRST ?= 1
+simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
+
+simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)

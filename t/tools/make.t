@@ -10,47 +10,34 @@ use File::Temp 'tempdir';
 use Test::More;
 
 my $HERE = abs_path(dirname(__FILE__) . '/../..');
-my $SHELL = "$HERE/.ci/quiet-shell";
 my $dir = tempdir(CLEANUP => 1);
 
-# Returns what make prints of a makefile with these lines, run by that shell.
+# What make prints of a small goal, and its exit code.
 sub printed {
-    my ($recipe, @arguments) = @_;
-    open my $file, '>', "$dir/Makefile" or die "$dir/Makefile: $!";
-    print $file "all:\n\t$recipe\n";
-    close $file;
+    my (@arguments) = @_;
     delete local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
-    local $ENV{LIMIT_SLIDING_HERE} = $dir;
-    open my $make, '-|', 'make', '-s', '-C', $dir, '--no-print-directory',
-        "SHELL=$SHELL", @arguments
-        or die "make: $!";
-    my $text = do { local $/; <$make> };
-    close $make;
-    return $text;
+    my $said = `make --no-print-directory -C '$HERE' -W t/bench/steps.cpp BUILD='$dir' @arguments '$dir/bench/steps.so' 2>&1`;
+    return ($said, $?);
 }
 
-for my $name (qw(a.c b.cpp)) {
-    open my $file, '>', "$dir/$name" or die "$name: $!";
-    print $file "int main() { return 0; }\n";
-}
-
-is(printed("cc -c -O -o $dir/a.o \\\n\t\t$dir/a.c"), "  CC    a.c\n", 'of C');
-ok(-s "$dir/a.o", 'the command was run');
-is(printed("g++ -c -o $dir/b.o $dir/b.cpp"), "  CXX   b.cpp\n", 'of C++');
-is(printed("cc -o $dir/a \\\n\t$dir/a.o \\\n\t-lm"), "  LINK  a\n", 'of a link');
-is(printed("test -c $dir/a -o x; echo said"), "said\n", 'others say what they say');
-printed("cc -c -o $dir/c.o $dir/missing.c 2> $dir/log");
-isnt($?, 0, 'a failure fails make');
+is_deeply([printed()], ["  LINK  steps.so\n", 0], 'a line for each file');
+ok(-s "$dir/bench/steps.so", '... which was made');
+is_deeply([printed('-s')], ['', 0], '-s: silence');
+like((printed('V=1'))[0], qr{^g\+\+ .* -o $dir/bench/steps\.so }m, 'V=1: commands');
+my ($said, $failed) = printed('CXX="g++ --no-such-option"');
+like($said, qr/unrecognized.*--no-such-option/, 'an error is shown');
+isnt($failed, 0, '... and fails make');
 
 for my $goal (qw(model check-arm deb cross check-packages bench-smoke)) {
-    my $said = `make -n -C '$HERE' $goal 2>&1`;
-    like($said, qr{^\.ci/install-packages .}m, "$goal: its packages are installed first");
+    my $said = `make --no-print-directory -n -C '$HERE' $goal 2>&1`;
+    like($said, qr{\A.*\.ci/packages install $goal\n}, "$goal: its packages are installed first");
+    ok(scalar(`'$HERE/.ci/packages' list $goal`), "$goal: it has some");
 }
 
 # Two runs of make write the file of settings at once: all that wait for it go on.
 my @makes = map {
     my $pid = fork // die "fork: $!";
-    exec "make -s -C '$HERE' BUILD='$dir/build' PKGS= '$dir/build/settings' 2>&1 >> '$dir/makes.log'"
+    exec "make -s -C '$HERE' BUILD='$dir/build' '$dir/build/settings' 2>&1 >> '$dir/makes.log'"
         if $pid == 0;
     $pid;
 } 1 .. 12;

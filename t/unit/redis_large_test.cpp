@@ -2,7 +2,8 @@
 
 /*
  * Fixed windows and buckets of the script in a real Redis, beside a model of
- * 128-bit numbers, under limits up to 10^15 that change from call to call.
+ * 128-bit numbers, under limits up to 10^15 that change from call to call, and
+ * counts of counters that take more than three bytes.
  * SEED=n in the environment runs one history, of that seed.
  */
 
@@ -322,8 +323,48 @@ static void decides_as_exact_numbers(void **state) {
     }
 }
 
+/* Returns the sum of the counts of all parts after a request. */
+static long long counter_after(unsigned precision, uint64_t cost, uint64_t now_ms) {
+    auto *reply = static_cast<redisReply *>(redisCommand(
+        server.context, "EVALSHA %s 1 k 1 0 60000 1000000000 %u %llu 0 1 1 1 %llu", script_sha[0],
+        precision, (unsigned long long)cost, (unsigned long long)now_ms));
+    long long sum = (long long)cost;
+
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[1]->integer, 1);
+
+    for (size_t i = 6; i < reply->elements; i++) {
+        sum += reply->element[i]->integer;
+    }
+
+    freeReplyObject(reply);
+    return sum;
+}
+
+static void counters_have_wide_counts(void **state) {
+    static const struct {
+        uint64_t cost, after_ms;
+    } requests[] = {{16777215, 0}, {1, 0}, {5, 0}, {16777000, 29000}, {300, 29000}, {0, 29000}};
+
+    (void)state;
+
+    for (unsigned precision : {0, 1, 7}) {
+        long long sum = 0;
+
+        forget_all();
+        for (const auto &request : requests) {
+            sum += (long long)request.cost;
+            assert_int_equal(counter_after(precision, request.cost,
+                                           START_MS - START_MS % 60000 + request.after_ms),
+                             sum);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counters_have_wide_counts),
         cmocka_unit_test(decides_as_exact_numbers),
     };
 

@@ -2,7 +2,8 @@
 
 /*
  * A process stops at each one of its accesses to shared memory while it gives
- * back what a log has used, and another gives back as well.
+ * back what a log has used, or what it has consumed of the first of two limits,
+ * and another process works meanwhile.
  */
 
 #include "step.hpp"
@@ -73,9 +74,57 @@ static void test_stall_while_totals_would_wrap(void **state) {
     assert_in_range(most, 1, LIMIT_MAX - 2);
 }
 
+static struct {
+    Zone *zones[2];
+    Policy policy;
+} two;
+
+static void consume_second(void) { admits(two.zones[1], &two.policy, KEY, 1, 1, NOW_MS); }
+
+/* Nothing of the first limit is consumed if another process has used up the second one. */
+static void test_stall_before_the_second_limit(void **state) {
+    constexpr size_t kBytes = 4096;
+    auto *memory = static_cast<uint8_t *>(step_begin(2 * kBytes));
+    auto *start = static_cast<uint8_t *>(malloc(2 * kBytes));
+    bool is_admitted = false;
+    unsigned rejections = 0;
+
+    (void)state;
+    two.policy = evicting(MINUTE_MS);
+
+    for (size_t i = 0; i < 2; i++) {
+        two.zones[i] = Zone::init(memory + i * kBytes, PAIR_BYTES, two.policy, 0, test_secret);
+        assert_non_null(two.zones[i]);
+    }
+
+    memcpy(start, memory, 2 * kBytes);
+    step.stopped = consume_second;
+    step_stop_everywhere([&] { memcpy(memory, start, 2 * kBytes); },
+                         [&] {
+                             Claim claims[] = {claim_of(two.zones[0], &two.policy, KEY, 5, 2),
+                                               claim_of(two.zones[1], &two.policy, KEY, 1, 1)};
+
+                             is_admitted = claims[limit_sliding::acquire(claims, 2, NOW_MS)].outcome
+                                           == Outcome::kAdmitted;
+                         },
+                         [&] {
+                             rejections += !is_admitted;
+
+                             if (remaining_of(two.zones[0], &two.policy, KEY, 5, NOW_MS)
+                                 != (is_admitted ? 3 : 5)) {
+                                 step_fault("the first limit has other units");
+                             }
+                         });
+
+    free(start);
+    assert_in_range(rejections, 1, step.stop_at - 1);
+    step_end_of("two limits");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stall_while_totals_would_wrap),
+        cmocka_unit_test(test_stall_before_the_second_limit),
     };
 
     return cmocka_run_group_tests_name("step_credits", tests, NULL, NULL);

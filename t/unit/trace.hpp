@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A day of real traffic (t/data/README.md) through the core. */
+/* A day of real traffic (t/data/README.md) through the core. TRACE_PATH, which the build
+ * defines, names the unpacked trace. */
 
 #pragma once
 
@@ -10,8 +11,6 @@
 #include "core/limiter/limiter.hpp"
 
 using namespace limit_sliding;
-
-#define TRACE_PATH "t/data/nasa-http-1995-08-01.tsv"
 
 struct trace_request_t {
     uint64_t at_ms; /* whole seconds */

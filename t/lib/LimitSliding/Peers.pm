@@ -100,7 +100,7 @@ sub peers(@keys) {
 }
 
 # Returns the modules that Debian's NGINX has to load for Lua, an empty list if
-# they are not there: those of the system, or those that .ci/get-tools has unpacked,
+# they are not there: those of the system, or those that .ci/packages has unpacked,
 # which are found by the environment.
 sub lua_modules() {
     state $modules = do {
@@ -143,7 +143,7 @@ sub _unpacked($nginx) {
     return @modules;
 }
 
-# Debian's directory of it is not in a user's PATH; .ci/get-tools unpacks it, with its
+# Debian's directory of it is not in a user's PATH; .ci/packages unpacks it, with its
 # libraries.
 my ($HAPROXY) = grep { -x } map { "$_/haproxy" } split(/:/, $ENV{PATH}),
     '/usr/sbin', '/usr/local/sbin', 'build/haproxy/usr/sbin';

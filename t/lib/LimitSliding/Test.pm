@@ -448,23 +448,21 @@ sub has_lua($self) {
 
 # True if NGINX has TLS.
 sub has_ssl($self) {
-    return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
+    return _version() =~ /--with-http_ssl_module/;
 }
 
-# Files are written by a thread, which NGINX has 32 of by default: the clock looks at each.
-sub _has_threads($self) {
-    state $has = `'$NGINX' -V 2>&1` =~ /--with-threads/;
-    return $has;
-}
-
-# Returns what `nginx -v` prints: names and versions of NGINX and of its fork.
+# Returns what `nginx -V` prints: names and versions of NGINX and of its fork, and options.
 sub _version() {
-    state $text = `'$NGINX' -v 2>&1`;
+    state $text = `'$NGINX' -V 2>&1`;
     return $text;
 }
 
+sub _names() {
+    return _version() =~ s/^configure arguments.*//msr;
+}
+
 sub _is_angie_1_12() {
-    return _version() =~ m{Angie/(\d+)\.(\d+)} && $1 * 1000 + $2 >= 1012;
+    return _names() =~ m{Angie/(\d+)\.(\d+)} && $1 * 1000 + $2 >= 1012;
 }
 
 # True if the log has names of its own for what follows a message, and quotes
@@ -475,7 +473,7 @@ sub has_log_properties($self) {
 
 # True if there is a resolver, by /etc/resolv.conf, where none is configured.
 sub always_resolves($self) {
-    return _is_angie_1_12() || _version() =~ /tengine/i;
+    return _is_angie_1_12() || _names() =~ /tengine/i;
 }
 
 # True if NGINX takes this configuration, without the module.
@@ -493,7 +491,7 @@ sub _takes($self, $config) {
 # Returns parameters of error_log that keep all lines: freenginx and Angie write
 # 1000 a second by default, and the rest is lost.
 sub _log_all($self) {
-    return '' if _version() !~ /freenginx|angie/i;
+    return '' if _names() !~ /freenginx|angie/i;
     return $self->_takes(<<'CONF') ? ' rate=0' : '';
 error_log %%DIR%%/takes.log info rate=0;
 events { }
@@ -502,7 +500,7 @@ CONF
 
 # Tengine's own variables nearly fill the hash of the default size.
 sub _hash_size() {
-    return _version() =~ /tengine/i ? 'variables_hash_max_size 2048;' : ();
+    return _names() =~ /tengine/i ? 'variables_hash_max_size 2048;' : ();
 }
 
 # NGINX 1.25 has a directive for what was a parameter of `listen`.
@@ -531,7 +529,8 @@ sub _globals($self) {
         map({ "load_module $_;" } @{ $self->{before} // [] },
             $MODULE eq '' ? () : $MODULE, @{ $self->{after} // [] }),
         'daemon off;',
-        $self->_has_threads ? 'thread_pool default threads=1;' : (),
+        # of 32 by default, each of which the clock would look at
+        _version() =~ /--with-threads/ ? 'thread_pool default threads=1;' : (),
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info" . $self->_log_all . ';',

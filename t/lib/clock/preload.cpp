@@ -32,25 +32,30 @@ using namespace limit_sliding;
 namespace {
 
 ClockPage *page;
-ClockSlot *own;             /* of this process; nullptr if it takes no part */
+ClockSlot *own; /* of this process; nullptr if it takes no part */
 char directory[256];
-int bell = -1;              /* a FIFO that the keeper writes to when it is this one's turn */
-bool serves;                /* has made an epoll: it waits there, and nowhere else */
-char settings[2][600];      /* NAME=VALUE of what brings a program here */
+int bell = -1;         /* a FIFO that the keeper writes to when it is this one's turn */
+bool serves;           /* has made an epoll: it waits there, and nowhere else */
+char settings[2][600]; /* NAME=VALUE of what brings a program here */
 
-template <class F> F *next(const char *name) { return reinterpret_cast<F *>(dlsym(RTLD_NEXT, name)); }
+template <class F>
+F *next(const char *name) {
+    return reinterpret_cast<F *>(dlsym(RTLD_NEXT, name));
+}
 
-#define NEXT(name) ([] { static auto *const f = next<decltype(name)>(#name); return f; }())
+#define NEXT(name)                                                                                 \
+    ([] {                                                                                          \
+        static auto *const f = next<decltype(name)>(#name);                                        \
+        return f;                                                                                  \
+    }())
 
+/* A child keeps the value of its parent, whose first thread has made it. */
 bool first_thread() {
     static thread_local const bool is = syscall(SYS_gettid) == getpid();
     return is;
 }
 
-/* True if this call is one that takes part. */
 bool takes_part() { return own != nullptr && own->part != Part::None && first_thread(); }
-
-/* Children of fork() keep the value of first_thread(), as they are made by one. */
 
 ClockSlot *take_slot(int32_t pid) {
     for (size_t i = 0; i < kClockSlots; i++) {
@@ -81,7 +86,11 @@ void open_bell() {
     const int fd = open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     /* above what a test looks at, and what select() can wait for */
     bell = fcntl(fd, F_DUPFD_CLOEXEC, 900);
-    if (bell < 0) { bell = fd; } else { close(fd); }
+    if (bell < 0) {
+        bell = fd;
+    } else {
+        close(fd);
+    }
 }
 
 __attribute__((constructor)) void begin() {
@@ -95,7 +104,8 @@ __attribute__((constructor)) void begin() {
 
     page = static_cast<ClockPage *>(memory);
     const char *preloaded = getenv("LD_PRELOAD");
-    snprintf(settings[0], sizeof settings[0], "LD_PRELOAD=%s", preloaded != nullptr ? preloaded : "");
+    snprintf(settings[0], sizeof settings[0], "LD_PRELOAD=%s",
+             preloaded != nullptr ? preloaded : "");
     snprintf(settings[1], sizeof settings[1], "%s=%s", kClockVariable, file);
     strcpy(directory, file);
     *strrchr(directory, '/') = '\0';
@@ -140,7 +150,9 @@ bool hear_bell() {
     const int error = errno;
     char rings[64];
     bool rang = false;
-    while (syscall(SYS_read, bell, rings, sizeof rings) > 0) { rang = true; }
+    while (syscall(SYS_read, bell, rings, sizeof rings) > 0) {
+        rang = true;
+    }
     errno = error;
     return rang;
 }
@@ -168,9 +180,10 @@ int64_t ns_of(const timeval &t) { return t.tv_sec * 1000000000LL + t.tv_usec * 1
 /* Waits until look() finds something or the time has come, and returns what look() does then, which
  * is negative for an error.  block() really waits, for the bell as well.  A test goes on only when
  * the keeper has rung: nothing happens then before it acts. */
-template <class Look, class Block> int wait_until(int64_t until_ns, Look look, Block block) {
+template <class Look, class Block>
+int wait_until(int64_t until_ns, Look look, Block block) {
     bool quiet = own->part != Part::Test;
-    hear_bell();
+    if (!quiet) { hear_bell(); }
     for (;;) {
         const int found = look();
         if (found < 0) { return found; }
@@ -183,14 +196,14 @@ template <class Look, class Block> int wait_until(int64_t until_ns, Look look, B
         begin_wait(Doing::Waits, until_ns);
         const int blocked = block();
         end_wait();
-        if (blocked < 0) { return -1; }     /* a signal */
+        if (blocked < 0) { return -1; } /* a signal */
         quiet = hear_bell() || own->part != Part::Test;
     }
 }
 
-/* Waits for a descriptor before a call that would block on it.  False if a signal came. */
-bool wait_ready(int fd, short events) {
-    pollfd fds[1] = {{fd, events, 0}};
+/* Waits until there is something to read.  False if a signal came. */
+bool wait_readable(int fd) {
+    pollfd fds[1] = {{fd, POLLIN, 0}};
     if (syscall(SYS_poll, fds, 1, 0) != 0) { return true; }
     begin_wait(Doing::Waits, kNever);
     own->strays += serves;
@@ -205,22 +218,24 @@ bool blocks(int fd) {
     const int error = errno;
     struct stat is;
     const bool may = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0 && fstat(fd, &is) == 0
-        && (S_ISSOCK(is.st_mode) || S_ISFIFO(is.st_mode));
+                     && (S_ISSOCK(is.st_mode) || S_ISFIFO(is.st_mode));
     errno = error;
     return may;
 }
 
 /* A call that reads: it waits first, and a test goes on when all is quiet. */
-template <class Call> auto reading(int fd, Call call) {
+template <class Call>
+auto reading(int fd, Call call) {
     if (!blocks(fd)) { return call(); }
-    if (!wait_ready(fd, POLLIN)) { return static_cast<decltype(call())>(-1); }
+    if (!wait_readable(fd)) { return static_cast<decltype(call())>(-1); }
     auto result = call();
     settle();
     return result;
 }
 
 /* A call that really blocks, and whose end nothing announces but itself. */
-template <class Call> auto blocking(Call call) {
+template <class Call>
+auto blocking(Call call) {
     begin_wait(Doing::Waits, kNever);
     own->strays += serves;
     auto result = call();
@@ -231,22 +246,24 @@ template <class Call> auto blocking(Call call) {
 
 int sleep_until(int64_t until_ns) {
     own->strays += serves;
-    return wait_until(until_ns, [] { return 0; }, [] {
-        pollfd bells[1] = {{bell, POLLIN, 0}};
-        return static_cast<int>(syscall(SYS_poll, bells, 1, -1));
-    });
+    return wait_until(
+        until_ns, [] { return 0; },
+        [] {
+            pollfd bells[1] = {{bell, POLLIN, 0}};
+            return static_cast<int>(syscall(SYS_poll, bells, 1, -1));
+        });
 }
 
 int64_t time_of(clockid_t id) {
     const int64_t ns = page->mono_ns;
     const Ahead &ahead = page->ahead[own != nullptr ? own->clock.load() : 0];
     return id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE ? ns + page->utc_ns + ahead.utc_ns
-        : ns + ahead.mono_ns;
+                                                               : ns + ahead.mono_ns;
 }
 
 bool is_virtual(clockid_t id) {
     return page != nullptr && first_thread() && (own == nullptr || own->part != Part::None)
-        && id != CLOCK_PROCESS_CPUTIME_ID && id != CLOCK_THREAD_CPUTIME_ID;
+           && id != CLOCK_PROCESS_CPUTIME_ID && id != CLOCK_THREAD_CPUTIME_ID;
 }
 
 } // namespace
@@ -351,10 +368,12 @@ int epoll_pwait(int ep, epoll_event *events, int n, int ms, const sigset_t *mask
         return static_cast<int>(syscall(SYS_epoll_pwait, ep, events, n, timeout, mask, 8));
     };
     if (!takes_part() || (ms == 0 && own->part != Part::Test)) { return call(ms); }
-    return wait_until(deadline(ms < 0 ? -1 : ms * kMsNs), [&] { return call(0); }, [&] {
-        pollfd fds[2] = {{ep, POLLIN, 0}, {bell, POLLIN, 0}};
-        return static_cast<int>(syscall(SYS_ppoll, fds, 2, nullptr, mask, 8));
-    });
+    return wait_until(
+        deadline(ms < 0 ? -1 : ms * kMsNs), [&] { return call(0); },
+        [&] {
+            pollfd fds[2] = {{ep, POLLIN, 0}, {bell, POLLIN, 0}};
+            return static_cast<int>(syscall(SYS_ppoll, fds, 2, nullptr, mask, 8));
+        });
 }
 
 int epoll_wait(int ep, epoll_event *events, int n, int ms) {
@@ -364,9 +383,11 @@ int epoll_wait(int ep, epoll_event *events, int n, int ms) {
 int ppoll(pollfd *fds, nfds_t n, const timespec *t, const sigset_t *mask) {
     constexpr nfds_t kMost = 4096;
     timespec zero = {0, 0};
-    if (!takes_part() || n >= kMost || (t != nullptr && ns_of(*t) == 0 && own->part != Part::Test)) {
+    if (!takes_part() || n >= kMost
+        || (t != nullptr && ns_of(*t) == 0 && own->part != Part::Test)) {
         timespec copy = t != nullptr ? *t : zero;
-        return static_cast<int>(syscall(SYS_ppoll, fds, n, t != nullptr ? &copy : nullptr, mask, 8));
+        return static_cast<int>(
+            syscall(SYS_ppoll, fds, n, t != nullptr ? &copy : nullptr, mask, 8));
     }
     auto look = [&] {
         timespec none = {0, 0};
@@ -386,9 +407,13 @@ int poll(pollfd *fds, nfds_t n, int ms) {
 }
 
 int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const timespec *t, const sigset_t *mask) {
-    const struct { const sigset_t *mask; size_t bytes; } with = {mask, 8};
+    const struct {
+        const sigset_t *mask;
+        size_t bytes;
+    } with = {mask, 8};
     auto call = [&](int count, fd_set *const *sets, timespec *timeout) {
-        return static_cast<int>(syscall(SYS_pselect6, count, sets[0], sets[1], sets[2], timeout, &with));
+        return static_cast<int>(
+            syscall(SYS_pselect6, count, sets[0], sets[1], sets[2], timeout, &with));
     };
     fd_set *const given[3] = {r, w, e};
     if (!takes_part() || (t != nullptr && ns_of(*t) == 0 && own->part != Part::Test)) {
@@ -440,20 +465,11 @@ ssize_t recv(int fd, void *buffer, size_t n, int flags) {
 }
 
 int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
-    return reading(fd, [=] { return static_cast<int>(syscall(SYS_accept4, fd, address, length, flags)); });
+    return reading(
+        fd, [=] { return static_cast<int>(syscall(SYS_accept4, fd, address, length, flags)); });
 }
 
 int accept(int fd, sockaddr *address, socklen_t *length) { return accept4(fd, address, length, 0); }
-
-/* Parts of what does not fit wait for the reader. */
-ssize_t write(int fd, const void *buffer, size_t n) {
-    auto call = [=] { return static_cast<ssize_t>(syscall(SYS_write, fd, buffer, n)); };
-    if (n < 4096 || !blocks(fd)) { return call(); }
-    begin_wait(Doing::Waits, kNever);
-    const ssize_t written = call();
-    end_wait();
-    return written;
-}
 
 /* Without it, the kernel may keep a small segment for 40 ms, while nobody has anything to do. */
 int socket(int domain, int type, int protocol) noexcept {
@@ -464,15 +480,6 @@ int socket(int domain, int type, int protocol) noexcept {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     return fd;
-}
-
-int connect(int fd, const sockaddr *address, socklen_t length) {
-    auto call = [=] { return static_cast<int>(syscall(SYS_connect, fd, address, length)); };
-    if (!blocks(fd)) { return call(); }
-    begin_wait(Doing::Waits, kNever);
-    const int result = call();
-    end_wait();
-    return result;
 }
 
 pid_t wait4(pid_t pid, int *status, int options, rusage *usage) {
@@ -486,16 +493,6 @@ pid_t wait(int *status) { return wait4(-1, status, 0, nullptr); }
 
 int sigsuspend(const sigset_t *mask) {
     auto call = [=] { return static_cast<int>(syscall(SYS_rt_sigsuspend, mask, 8)); };
-    return takes_part() ? blocking(call) : call();
-}
-
-int pause() {
-    auto call = [] { return static_cast<int>(syscall(SYS_pause)); };
-    return takes_part() ? blocking(call) : call();
-}
-
-int flock(int fd, int operation) noexcept {
-    auto call = [=] { return static_cast<int>(syscall(SYS_flock, fd, operation)); };
     return takes_part() ? blocking(call) : call();
 }
 
@@ -558,13 +555,17 @@ int execve(const char *path, char *const *arguments, char *const *variables) noe
         return call(path, arguments, variables);
     }
     size_t n = 0;
-    while (variables[n] != nullptr) { n++; }
+    while (variables[n] != nullptr) {
+        n++;
+    }
     auto **const all = static_cast<char **>(calloc(n + 3, sizeof(char *)));
     memcpy(all, variables, n * sizeof(char *));
     for (char *ours : settings) {
         const size_t name = strcspn(ours, "=") + 1;
         size_t i = 0;
-        while (all[i] != nullptr && strncmp(all[i], ours, name) != 0) { i++; }
+        while (all[i] != nullptr && strncmp(all[i], ours, name) != 0) {
+            i++;
+        }
         if (all[i] == nullptr) { all[i] = ours; }
     }
     const int result = call(path, arguments, all);

@@ -1,7 +1,7 @@
 # Copyright (C) the limit_sliding authors
 
 # Each NAME_fuzz.cpp is a target for libFuzzer, which "make fuzz" runs, and a program
-# that runs it on its corpus, which "make test-slow" does, and "make sanitize" under ASan
+# that runs it on its corpus, which "make replay" does, and "make replay-asan" under ASan
 # and UBSan: t/fuzz/README.md.
 
 FUZZ_S     ?= 60
@@ -60,6 +60,7 @@ $(1)_PROGRAMS := $(FUZZ_NAMES:%=$(BUILD)/$(1)/%_fuzz)
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/Makefile
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	@$$($(1)_CXX) $$(FUZZ_CXX) -fno-exceptions -fno-threadsafe-statics $(NGX_INCS) \
 	    -I$(BUILD)/$(1) $$($(1)_FLAGS) -c -o $$@ $$<
 
@@ -71,16 +72,19 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
 
 $(BUILD)/$(1)/ngx/%.o: | $(NGINX_SOURCE) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
+	@$(say) CC $$*.c
 	@$$($(1)_TOOLS) -g1 -w $(NGX_INCS) -ffunction-sections -fdata-sections \
 	    $$(filter-out -fno-sanitize-recover=all,$$($(1)_FLAGS)) -fno-sanitize=undefined \
 	    -c -o $$@ $(BUILD)/nginx-source/src/$$*.c
 
 $(BUILD)/$(1)/%.o: t/torture/%.cpp $(BUILD)/Makefile
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	@$$($(1)_CXX) $$(FUZZ_CXX) $$($(1)_FLAGS) -c -o $$@ $$<
 
 $(BUILD)/$(1)/%.o: t/fuzz/%.cpp $(BUILD)/Makefile
 	@mkdir -p $$(@D)
+	@$(say) CXX $$<
 	@$$($(1)_CXX) $$(FUZZ_CXX) $(NGX_INCS) $$($(1)_FLAGS) \
 	    -DFUZZ_CORPUS='"$(CURDIR)/t/fuzz/corpus"' -c -o $$@ $$<
 
@@ -91,10 +95,12 @@ $(BUILD)/$(1)/all.a: $$($(1)_OBJS)
 $(BUILD)/$(1)/connection_fuzz: $(BUILD)/$(1)/connection_fuzz.o \
     $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
     $$(filter-out %/t/sim/main.o,$$($$($(1)_SIM)_OBJS))
+	@$(say) LINK $$(@F)
 	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -o $$@ $$^ $$(SIM_LINK)
 
 $$(filter-out %/connection_fuzz,$$($(1)_PROGRAMS)): %: %.o $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
     $(BUILD)/$(1)/all.a
+	@$(say) LINK $$(@F)
 	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis \
 	    -lcmocka
 
@@ -102,3 +108,12 @@ $$(filter-out %/connection_fuzz,$$($(1)_PROGRAMS)): %: %.o $(if $(filter replay%
 endef
 
 $(foreach f,fuzz replay replay-asan,$(eval $(call fuzz_flavour,$(f))))
+
+fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
+	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
+
+replay-asan: $(replay-asan_PROGRAMS)  ## the same under ASan and UBSan
+	@$(PROVE) $(replay-asan_PROGRAMS)
+
+replay: $(replay_PROGRAMS)  ## the targets of the fuzzers on their corpus, without clang
+	@$(PROVE) $(replay_PROGRAMS)
