@@ -182,4 +182,14 @@ cmp_ok LimitSliding::Clock::strays($nginx->master), '>', 0, '... but its master 
 my ($state) = do { local (@ARGV, $/) = "/proc/$worker/stat"; <> =~ /\) (\S)/ };
 is $state, 'S', 'a test goes on when all servers are idle';
 
+# A worker has two threads, which end one after the other; its master hears of the last one.
+my $replaced = 0;
+for (1 .. 30) {
+    ($worker) = $nginx->workers;
+    $nginx->kill_worker($worker);
+    sleep 0.001;
+    $replaced++ if 2 == grep { $_ != $worker } $nginx->workers;
+}
+is $replaced, 30, 'a master replaces a worker that was killed before time goes on';
+
 $nginx->finish;

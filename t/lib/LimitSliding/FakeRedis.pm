@@ -121,8 +121,8 @@ sub _serve($self) {
         my ($read, $write) = ('', '');
         vec($read, fileno $_, 1) = 1 for $self->{listen}, $self->{control};
 
-        my $now = now();
-        my $wait;
+        my $now = _now_ms();
+        my $wait_ms;
         for my $c (values %{ $self->{conns} }) {
             for my $side (grep { $_->{socket} } @$c{qw(client server)}) {
                 my $fd = fileno $side->{socket};
@@ -130,13 +130,13 @@ sub _serve($self) {
                 my $due = $side->{due}[0] // next;
                 if ($due->[0] <= $now) {
                     vec($write, $fd, 1) = 1;
-                } elsif (!defined $wait || $due->[0] - $now < $wait) {
-                    $wait = $due->[0] - $now;
+                } elsif (!defined $wait_ms || $due->[0] - $now < $wait_ms) {
+                    $wait_ms = $due->[0] - $now;
                 }
             }
         }
 
-        next if select($read, $write, undef, $wait) < 0;
+        next if select($read, $write, undef, defined $wait_ms ? $wait_ms / 1000 : undef) < 0;
 
         $self->_control if vec $read, fileno $self->{control}, 1;
         $self->_accept  if vec $read, fileno $self->{listen},  1;
@@ -225,7 +225,7 @@ sub _accept($self) {
 }
 
 # One of the sockets of a connection: what was read and is not forwarded, and
-# what is to be written, [when, text].
+# what is to be written, [ms when, text].
 sub _side($socket) {
     $socket->blocking(0) if $socket;
     return { socket => $socket, in => '', due => [] };
@@ -235,7 +235,7 @@ sub _side($socket) {
 sub _flush($side) {
     for (1 .. 4) {
         my $due = $side->{due}[0] // last;
-        last if $due->[0] > now();
+        last if $due->[0] > _now_ms();
         my $n = syswrite $side->{socket}, $due->[1];
         return $side->{due} = [] if !defined $n && $! != EAGAIN;
         last if !$n;
@@ -356,8 +356,13 @@ sub _spoil($self, $c, $raw) {
 
 # To be written after so many seconds, so many times, and in order.
 sub _put($side, $text, $seconds = 0, $times = 1) {
-    push @{ $side->{due} }, [ now() + $seconds, $text, $text, int $times ]
+    push @{ $side->{due} }, [ _now_ms() + 1000 * $seconds, $text, $text, int $times ]
         if $text ne '';
+}
+
+# Whole numbers: a sum of fractions may be beyond the time at which it is due.
+sub _now_ms() {
+    return int 1000 * now() + 0.5;
 }
 
 sub _end($self, $c) {
