@@ -178,7 +178,16 @@ cmp_ok time, '==', $utc - 86_400, '... of others only';
 my $nginx = LimitSliding::Test->new->serve(server => 'location / { empty_gif; }');
 is $nginx->statuses(3, '/'), '200 200 200', 'requests';
 is LimitSliding::Clock::strays($nginx->workers), 0, 'NGINX waits for events only';
-my ($worker) = $nginx->workers;
 cmp_ok LimitSliding::Clock::strays($nginx->master), '>', 0, '... but its master for signals';
+
+# A worker has two threads, which end one after the other; its master hears of the last one.
+my $replaced = 0;
+for (1 .. 30) {
+    my ($worker) = $nginx->workers;
+    $nginx->kill_worker($worker);
+    sleep 0.001;
+    $replaced++ if 2 == grep { $_ != $worker } $nginx->workers;
+}
+is $replaced, 30, 'a master replaces a worker that was killed before time goes on';
 
 $nginx->finish;

@@ -228,10 +228,16 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
     ClockSlot &slot = page->slots[i];
     const Part part = slot.part;
     const auto [state, threads] = stat_of(i, pid);
+    if (state == 'Z' && threads > 1) {      /* its parent gets SIGCHLD once the others have ended */
+        found.servers_idle = false;
+        found.moves = true;
+        return;
+    }
     if (state == 'X' || state == 'Z') {
         int32_t gone = pid;
         forget(opened[i]);
         slot.pid.compare_exchange_strong(gone, kNobody);
+        found.servers_idle = false;     /* its parent may have been asleep before it got SIGCHLD */
         found.moves = true;
         return;
     }
