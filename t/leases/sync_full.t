@@ -52,6 +52,7 @@ sub adds_up($name, $total, $lost_before) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my ($used, $lost);
     ok wait_for(sub {
+        sleep 1;              # an interval
         ($used, $lost) = (used($name), unsettled() - $lost_before);
         return $used + $lost == $total;
     }, 15), 'what is told and what is lost are all that was admitted'
@@ -91,6 +92,7 @@ adds_up('exits', 3 * $KEYS, $lost);
 my $FRESH = 40;
 away();
 ok wait_for(sub {
+    sleep 1;
     $nginx->get('/one?key=none&cost=1');
     return api($nginx)->{redis}{shared}{breaker} eq 'open';
 }), 'the breaker is open';
@@ -132,7 +134,7 @@ my $charged = grep {
 is $charged, $KEYS, 'another node has used most of the keys';
 $lost = unsettled();
 is passed('late', 5), $KEYS, '... of which this one does not know yet';
-ok wait_for(sub { used('late') == 100 * $KEYS }, 15), '... no more than the limit is told';
+ok wait_for(sub { sleep 1; used('late') == 100 * $KEYS }, 15), '... no more than the limit is told';
 cmp_ok unsettled() - $lost, '>', 2 * $KEYS, '... and the rest is lost';
 
 $nginx->finish_one;
