@@ -4,6 +4,7 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Clock real => 'valgrind counts instructions';
 use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Test;
 

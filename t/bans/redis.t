@@ -10,6 +10,9 @@ use LimitSliding::Api;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
+# Seconds between polls of a node, until another worker of it polls, and a look
+my $POLL = 0.4 + 0.05 + 0.01;
+
 my ($redis, $idle, @nginx);
 
 # The limit of a key is never used up: a cost of 100 is rejected, whatever it has
@@ -74,19 +77,19 @@ sub within($most, $condition, $name) {
 }
 
 
-# On both nodes within a second, whenever between two polls, and not a command for
-# a request
+# On both nodes after a poll, whenever between two polls, and not a command for a
+# request
 sub spread() {
     begin();
 
     my @seconds;
     for my $n (1 .. 10) {
-        sleep rand 0.5;
+        sleep 0.047;
         like reject(20, 0, 'long', "a$n"), qr/^(429 ?){20}$/, 'rejected 20 times';
-        cmp_ok banned(0, 'long', "a$n"), '>=', 99, '... banned here at once';
-        push @seconds, within(1, sub { banned(1, 'long', "a$n") },
-            '... and on the other node within a second');
-        cmp_ok banned(1, 'long', "a$n"), '<=', 100, '... not for longer';
+        is banned(0, 'long', "a$n"), 100, '... banned here at once';
+        push @seconds, within($POLL, sub { banned(1, 'long', "a$n") },
+            '... and on the other node after a poll');
+        is banned(1, 'long', "a$n"), 100, '... not for longer';
     }
     note sprintf 'spread in %.3f s at most', max @seconds;
 
@@ -99,20 +102,15 @@ sub spread() {
     # Not a command for a request
 
     my $before = $redis->calls;
-    my $start = now;
-    for my $n (1 .. 500) {
+    for my $n (1 .. 50) {
         $nginx[$_]->get('/long?key=a1') for 0, 1;
     }
-    my $seconds = now() - $start;
+    is $redis->calls, $before, '100 banned requests: no command';
+    sleep 2;
     my $calls = $redis->calls - $before;
     # three zones of two nodes, each once in 0.4 s
-    my $most = 6 * ($seconds / 0.4 + 1);
-    cmp_ok $calls, '<=', $most,
-        "1000 banned requests in $seconds s: $calls commands, none of them theirs";
-    sleep 2;
-    $calls = $redis->calls - $before - $calls;
     cmp_ok $calls, '>=', 6 * 4, 'polls without traffic';
-    cmp_ok $calls, '<=', 6 * 6, '... and no more than those';
+    cmp_ok $calls, '<=', 6 * 5, '... and no more than those';
 
     is $idle->connections, 0, 'zones without penalty= ask nothing';
     end();
@@ -126,9 +124,9 @@ sub doubled() {
         my ($here, $there) = ($n % 2, 1 - $n % 2);
         reject(3, $here, 'short', 'double');
         is banned($here, 'short', 'double'), $length, "ban $n: $length s";
-        within(1, sub { banned($there, 'short', 'double') }, '... on both nodes');
+        within($POLL, sub { banned($there, 'short', 'double') }, '... on both nodes');
         ok wait_for(sub { !banned($here, 'short', 'double') }), '... ends';
-        within(0.2, sub { !banned($there, 'short', 'double') },
+        within(0.02, sub { !banned($there, 'short', 'double') },
             '... on both nodes at the same time');
         $length *= 2;
     }
@@ -144,30 +142,30 @@ sub lifted() {
     begin();
     for my $key (qw(a1 a2)) {
         reject(20, 0, 'long', $key);
-        within(1, sub { banned(1, 'long', $key) }, "$key is banned");
+        within($POLL, sub { banned(1, 'long', $key) }, "$key is banned");
     }
     reject(19, 0, 'long', 'b');
 
     is lift(1, 'long', 'a1'), 200, 'lifted on the other node';
     is banned(1, 'long', 'a1'), 0, '... there at once';
-    within(1, sub { !banned(0, 'long', 'a1') }, '... on this one within a second');
+    within($POLL, sub { !banned(0, 'long', 'a1') }, '... on this one after a poll');
     sleep 1;
     is banned(0, 'long', 'a1') + banned(1, 'long', 'a1'), 0, '... for good';
     cmp_ok banned(1, 'long', 'a2'), '>', 0, '... others are not';
     reject(20, 1, 'long', 'a1');
-    within(1, sub { banned(0, 'long', 'a1') }, 'banned again');
+    within($POLL, sub { banned(0, 'long', 'a1') }, 'banned again');
 
     # A node that starts later
 
     $nginx[2]->serve;
-    within(1, sub { banned(2, 'long', 'a2') }, 'a node that starts knows bans');
+    within($POLL, sub { banned(2, 'long', 'a2') }, 'a node that starts knows bans');
     is banned(2, 'long', 'b'), 0, '... and no others';
     reject(20, 2, 'long', 'c');
-    within(1, sub { banned(0, 'long', 'c') && banned(1, 'long', 'c') },
+    within($POLL, sub { banned(0, 'long', 'c') && banned(1, 'long', 'c') },
         '... and tells the others');
     $nginx[2]->crash;
     $nginx[2]->start($nginx[2]->template);
-    within(1, sub { banned(2, 'long', 'c') }, 'a node that crashed knows them again');
+    within($POLL, sub { banned(2, 'long', 'c') }, 'a node that crashed knows them again');
     $nginx[2]->finish_one;
     end();
 }
@@ -202,7 +200,7 @@ sub while_away($name, $away, $back) {
     is reject(20, 0, "long", $key), join(" ", (429) x 20), "$name: rejected";
     my $start = now;
     cmp_ok banned(0, 'long', $key), '>', 0, "$name: banned here at once";
-    cmp_ok now() - $start, '<', 0.3, '... which takes no time';
+    is now, $start, '... which takes no time';
     sleep 3;
     is banned(1, 'long', $key), 0, '... not on the other node';
     $back->();
@@ -222,7 +220,7 @@ sub frozen(@times) {
 sub killed() {
     begin();
     reject(20, 0, 'long', 'before');
-    within(1, sub { banned(1, 'long', 'before') }, 'a ban');
+    within($POLL, sub { banned(1, 'long', 'before') }, 'a ban');
     while_away('kill -9', sub { $redis->kill9 }, sub { $redis->start });
 
     # It has come back empty: those that begin now are told, and so are those that

@@ -3,13 +3,15 @@
 
 use v5.36;
 
-use List::Util qw(max);
+use List::Util qw(uniq);
 use Test::More;
 
 use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
+# Seconds between polls of a node, until another worker of it polls, and a look
+my $POLL = 0.4 + 0.05 + 0.01;
 my $GROUPS = 5;           # of wrong answers, which take turns in a group
 
 my ($redis, @nginx);
@@ -45,10 +47,8 @@ sub is_banned($node, $key, $zone = 'one') {
 sub spreads($from, $to, $key, $name) {
     ban($from, $key);
     my $start = now;
-    my $is_banned = wait_for(sub { is_banned($to, $key) }, 10);
-    my $seconds = now() - $start;
-    ok $is_banned && $seconds < 1, "$name: spreads within a second"
-        or diag "it took $seconds s";
+    wait_for(sub { is_banned($to, $key) }, 10);
+    cmp_ok now() - $start, '<', $POLL, "$name: spreads";
 }
 
 # Commands that a node sends in so many seconds without traffic.
@@ -89,7 +89,7 @@ sub life() {
     my $slow = $nginx[0]->connect;
     print {$slow} "GET /free HTTP/1.1\r\n";
     $slow->flush;
-    sleep 0.2;
+    sleep 0.001;
     my %old = map { $_ => 1 } $nginx[0]->workers;
     $nginx[0]->hup;
     ok wait_for(sub { 2 == grep { !$old{$_} } $nginx[0]->workers }), 'a reload';
@@ -100,7 +100,7 @@ sub life() {
     my $start = now;
     ok wait_for(sub { !grep { $old{$_} } $nginx[0]->children }, 5),
         '... and ends';
-    cmp_ok now() - $start, '<', 1, '... at once';
+    cmp_ok now() - $start, '<', 0.02, '... at once';
 
     # Redis hangs: that keeps no worker either
     $redis->freeze;
@@ -108,7 +108,7 @@ sub life() {
     sleep 1;
     $start = now;
     $nginx[0]->reload;
-    cmp_ok now() - $start, '<', 3, 'a reload while Redis hangs';
+    cmp_ok now() - $start, '<', 0.2 + 0.02, 'a reload while Redis hangs';
     ok is_banned(0, 'frozen'), '... keeps what began meanwhile';
     $redis->thaw;
     ok wait_for(sub { is_banned(1, 'frozen') }, 2),
@@ -147,7 +147,7 @@ sub life() {
     $start = now;
     $nginx[1]->finish_one;
     $nginx[0]->finish_one;
-    cmp_ok now() - $start, '<', 5, 'NGINX stops in time';
+    cmp_ok now() - $start, '<', 2 * 0.2 + 0.03, 'NGINX stops in time';
 }
 
 
@@ -205,15 +205,15 @@ sub wrong_answers(@names) {
         $fake->mode(@{ $said{$name} });
         ban(1, "meanwhile-$name" =~ tr/ /-/r);
         my @seconds;
-        for (1 .. 15) {
+        for (1 .. 5) {
             my $asked = now;
             $nginx[1]->get('/free');
             push @seconds, now() - $asked;
-            sleep 0.1;
+            sleep 0.3;
         }
         my $commands = $fake->stats->{commands};
         my $asked = ($commands->{EVAL} // 0) + ($commands->{EVALSHA} // 0);
-        cmp_ok max(@seconds), '<', 0.5, "$name: nobody waits";
+        is join(' ', uniq @seconds), 0, "$name: nobody waits";
         # two zones of two nodes with two workers: 20 calls of each in 0.4 s
         cmp_ok $asked, '<=', 8 * 20 * 5, '... asked no more often than it may be';
         $fake->mode('pass');

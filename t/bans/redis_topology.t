@@ -10,6 +10,9 @@ use LimitSliding::Cluster;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
+# Seconds between polls of a node, until another worker of it polls, and a look
+my $POLL = 0.4 + 0.05 + 0.01;
+
 my @nginx = map { LimitSliding::Test->new } 0, 1;
 
 # The limit of a key is never used up: a cost of 100 is rejected, whatever it has
@@ -52,7 +55,7 @@ sub spreads($name) {
         $n++;
         for my $zone (qw(one two)) {
             ban($from, "k$n", $zone);
-            within(1, sub { is_banned(1 - $from, "k$n", $zone) },
+            within($POLL, sub { is_banned(1 - $from, "k$n", $zone) },
                 "$name: zone $zone, from node $from");
         }
     }
@@ -66,9 +69,9 @@ my $cluster = LimitSliding::Cluster->new(config => {
 serve('topology cluster; server ' . $cluster->servers . ';');
 spreads('cluster');
 is ban(0, 'lifted'), 429, 'a ban';
-within(1, sub { is_banned(1, 'lifted') }, '... spreads');
+within($POLL, sub { is_banned(1, 'lifted') }, '... spreads');
 api_key($nginx[1], 'one', 'lifted', 'DELETE', '&what=ban');
-within(1, sub { !is_banned(0, 'lifted') }, '... and is lifted');
+within($POLL, sub { !is_banned(0, 'lifted') }, '... and is lifted');
 
 # All data of bans is in the slot of one name.
 my $slot = $cluster->slot('limit_sliding:one:{bans}:news');
@@ -108,7 +111,7 @@ serve('topology sentinel; sentinel_master mymaster; '
 spreads('sentinels');
 
 is ban(1, 'before'), 429, 'a ban';
-within(1, sub { is_banned(0, 'before') }, '... spreads');
+within($POLL, sub { is_banned(0, 'before') }, '... spreads');
 ok wait_for(sub { $first->command('WAIT', 1, 1000) == 1 }), '... replicated';
 $first->kill9;
 ban(0, 'orphan');
@@ -124,7 +127,7 @@ spreads('after the failover');
 
 $nginx[1]->crash;
 $nginx[1]->start($template);
-within(1, sub { is_banned(1, 'before') },
+within($POLL, sub { is_banned(1, 'before') },
     'a node that starts now knows bans from before');
 
 $nginx[1]->finish_one;

@@ -34,7 +34,7 @@ sub wait_asked($nginx, $times) {
         $nginx->get("/big?key=$_") for 1 .. 10;
         !grep { ($sentinels[$_]->stats->{commands}{SENTINEL} // 0) < $before[$_] + $times }
             0 .. $#sentinels;
-    });
+    }, 60, 0.25);
 }
 
 for my $stale (@sentinels) {

@@ -76,24 +76,25 @@ sub id($self, $node) {
     return $node->{id} //= $node->command(qw(CLUSTER MYID));
 }
 
-# Waits until all living nodes see the same owner of each slot, and replicas
-# where they are to be.
+# Waits until all living nodes see the same owner of each slot, and the same master
+# of each replica, which follows it.
 sub wait_agreed($self, $seconds = 30) {
     my %views;
     return wait_for(sub {
         %views = ();
         for my $node ($self->alive) {
             $node->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/ or return 0;
-            $views{ join ' ', map { "$_->[0]-$_->[1]=$_->[2][2]" }
-                sort { $a->[0] <=> $b->[0] }
-                @{ $node->command(qw(CLUSTER SLOTS)) } } .= $node->port . ' ';
+            my %master = $node->command(qw(CLUSTER NODES)) =~ /^(\S+) \S+ \S+ (\S+) /mg;
+            $views{ join ' ', map({ "$_->[0]-$_->[1]=$_->[2][2]" }
+                sort { $a->[0] <=> $b->[0] } @{ $node->command(qw(CLUSTER SLOTS)) }),
+                map { $master{ $self->id($_) } // 'unknown' } $self->alive } .= $node->port . ' ';
         }
         return keys %views == 1
             && !grep {
                 my $info = $_->info('replication');
                 $info->{role} eq 'slave' && $info->{master_link_status} ne 'up'
             } $self->alive;
-    }, $seconds) || die "the cluster does not agree:\n",
+    }, $seconds, 0.1) || die "the cluster does not agree:\n",
         map { "$views{$_}: $_\n" } keys %views;
 }
 

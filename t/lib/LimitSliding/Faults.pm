@@ -136,11 +136,7 @@ sub rounds($self, $n, $key, @policies) {
 # long that took, to a step; nothing if it takes too long.
 sub wait_healthy($self, $seconds = 120) {
     my $start = now;
-    while (!$self->_is_healthy) {
-        return if now() > $start + $seconds;
-        sleep $STEP;
-    }
-    return now() - $start;
+    return wait_for(sub { $self->_is_healthy }, $seconds, $STEP) ? now() - $start : ();
 }
 
 sub _is_healthy($self) {
@@ -241,14 +237,11 @@ sub in_time($self, $answers, $opens) {
 
 # Asks until the breakers of all blocks are open. Workers space their attempts.
 sub open_breakers($self) {
-    my $until = now + 5;
-    while (now < $until) {
-        my $redis = api($self)->{redis};
-        return 1 if !grep { $redis->{$_}{breaker} ne 'open' } @POLICIES;
+    return wait_for(sub {
         $self->rounds(1, 'opens-' . ++$self->{unique});
-        sleep 0.05;
-    }
-    return 0;
+        my $open = () = $self->get('/limits')->{body} =~ /"breaker":\s*"open"/g;
+        return $open == @POLICIES;
+    }, 5, $STEP);
 }
 
 sub _connections_bounded($self, $port) {

@@ -103,13 +103,14 @@ sub stay_in($window, $seconds) {
     sleep $left + 0.1 if $left < $seconds;
 }
 
-# Calls $condition until it yields true, and returns that; false in the end.
-sub wait_for($condition, $seconds = $PATIENCE) {
+# Calls $condition, every $step seconds, until it yields true, and returns that; false
+# in the end.
+sub wait_for($condition, $seconds = $PATIENCE, $step = 0.01) {
     my $deadline = now() + $seconds;
     while (1) {
         my $value = $condition->();
         return $value if $value || now() > $deadline;
-        sleep 0.01;
+        sleep $step;
     }
 }
 
