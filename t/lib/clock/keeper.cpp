@@ -36,6 +36,7 @@ constexpr int64_t kBeginMonoNs = 100000 * 1000000000LL;
 
 /* Real times. */
 constexpr int64_t kSpinNs = 5 * kMsNs;          /* each step beside a process that spins */
+constexpr int64_t kDeathNs = 2 * kMsNs;
 constexpr int64_t kFirstPauseNs = 20000, kLastPauseNs = kMsNs;
 constexpr int64_t kStallNs = 60 * 1000000000LL; /* nobody runs, nor can go on */
 
@@ -50,6 +51,7 @@ struct Opened {
     int bell = -1;
     std::vector<int> threads;       /* stat of each but the first */
     int64_t unborn_since_ns = 0;
+    int64_t zombie_since_ns = 0;
 } opened[kClockSlots];
 
 int64_t real_ns() {
@@ -213,12 +215,19 @@ bool is_coming(size_t i) {
     return false;
 }
 
+/* True if the parent of a zombie may not have got SIGCHLD: that comes a moment after the end of the
+ * last thread.  A parent that has waited for it is at work, and the zombie gone. */
+bool dies(Opened &o, size_t threads) {
+    if (o.zombie_since_ns == 0 || threads > 1) { o.zombie_since_ns = real_ns(); }
+    return real_ns() - o.zombie_since_ns < kDeathNs;
+}
+
 /* Looks at one process. */
 void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
     ClockSlot &slot = page->slots[i];
     const Part part = slot.part;
     const auto [state, threads] = stat_of(i, pid);
-    if (state == 'Z' && threads > 1) {      /* its parent gets SIGCHLD once the others have ended */
+    if (state == 'Z' && dies(opened[i], threads)) {
         found.servers_idle = false;
         found.moves = true;
         return;
