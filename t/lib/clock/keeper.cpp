@@ -131,8 +131,8 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
 }
 
 /* True if the process sleeps in a call that libc itself makes, so that the library does not see it:
- * stdio that writes to a full pipe, for example.  Only its peer can end that. */
-bool sleeps_in_stdio(int32_t pid) {
+ * stdio that writes to a full pipe, or wait3() of a shell.  Only its peer can end that. */
+bool sleeps_in_libc(int32_t pid) {
     const int fd = open(("/proc/" + std::to_string(pid) + "/syscall").c_str(), O_RDONLY | O_CLOEXEC);
     char text[24];
     const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -141,7 +141,7 @@ bool sleeps_in_stdio(int32_t pid) {
     text[n] = '\0';
     char *end;
     const long call = strtol(text, &end, 10);
-    return end != text && (call == SYS_read || call == SYS_write || call == SYS_writev);
+    return end != text && (call == SYS_read || call == SYS_write || call == SYS_writev || call == SYS_wait4);
 }
 
 void ring(size_t i) {
@@ -248,7 +248,7 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
 
     const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
     if (!sleeps) { found.moves = true; }
-    if (!sleeps || (!is_idle(doing) && !sleeps_in_stdio(pid))) {
+    if (!sleeps || (!is_idle(doing) && !sleeps_in_libc(pid))) {
         (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
         return;
     }
