@@ -4,6 +4,8 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Clock real => 'it has NGINX measure how long decisions take';
+
 use LimitSliding::Api;
 use LimitSliding::Test;
 

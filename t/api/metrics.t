@@ -1,5 +1,5 @@
-# What Prometheus reads: as its own tool would have it, complete, and soon
-# even where a million keys are held.
+# What Prometheus reads: as its own tool would have it, complete, and cheap
+# even where many keys are held.
 
 use v5.36;
 
@@ -10,7 +10,7 @@ use LimitSliding::Generator qw(cpu_us);
 use LimitSliding::Api qw(api);
 use LimitSliding::Test;
 
-my $KEYS = 1_000_000;
+my $KEYS = 250_000;
 
 my ($PROMTOOL) = grep { -x } $ENV{PROMTOOL} // (), 'build/promtool',
     map { "$_/promtool" } split /:/, $ENV{PATH};
@@ -20,7 +20,7 @@ my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(<<'CONF');
 http {
     %%HTTP_GLOBALS%%
     limit_sliding_zone $arg_key zone=one:1m rate=2r/h;
-    limit_sliding_zone $arg_key zone=big:20m rate=2r/h;
+    limit_sliding_zone $arg_key zone=big:5m rate=2r/h;
     limit_sliding_zone $arg_key zone=short:20m rate=2000 window=1s
         algorithm=fixed;
     limit_sliding_zone $arg_key "zone=odd \"\\\ name:32k" rate=$arg_rate
@@ -88,7 +88,7 @@ ok !exists $samples{'limit_sliding_limit{zone="odd \"\\\\\\\\ name"}'},
     'none where it varies';
 is $samples{'limit_sliding_window_seconds{zone="odd \"\\\\\\\\ name"}'}, '1.500',
     'a window, of a zone with an odd name' or diag $text;
-is $samples{'limit_sliding_zone_bytes{zone="big"}'}, 20 * 1024 * 1024, 'bytes';
+is $samples{'limit_sliding_zone_bytes{zone="big"}'}, 5 * 1024 * 1024, 'bytes';
 
 SKIP: {
     skip 'no promtool: .ci/packages unpack build', 1 if !$PROMTOOL;
@@ -99,17 +99,21 @@ SKIP: {
 }
 
 
-# The keys rejected most, in the order of their rejections.
+# The keys rejected most, in the order of their rejections.  A worker counts 32 rejections a
+# millisecond, and a sample of those beyond.
 
 for my $i (1 .. 20) {
     $nginx->get("/one?key=top$i") for 1 .. 2 + $i;
+    sleep 0.001;
 }
 my @top = @{ zone('one')->{top} };
 is join(' ', map { "$_->{key}=$_->{rejected}" } @top[ 0 .. 9 ]),
     join(' ', map { "top$_=$_" } reverse 11 .. 20), 'top offenders';
 
-$nginx->load(pipeline => 8,
-    requests => [ map { '/one?key=many' . $_ % 1000 } 1 .. 10_000 ]);
+for my $part (1 .. 15) {
+    $nginx->load(requests => [ map { ("/one?key=many$part-$_") x 3 } 1 .. 10 ]);
+    sleep 0.001;
+}
 @top = @{ zone('one')->{top} };
 is @top, 100, 'no more than 100';
 
@@ -118,8 +122,8 @@ my $before = zone('one');
 $nginx->load(pipeline => 64, connections => 64,
     requests => [ ('/one?key=attack') x 50_000 ]);
 my ($attack) = grep { $_->{key} eq 'attack' } @{ zone('one')->{top} };
-cmp_ok abs($attack->{rejected} - 50_000), '<', 2_000,
-    "an attacker, roughly: $attack->{rejected} of 50,000";
+cmp_ok abs($attack->{rejected} - 49_998), '<=', 256,
+    "an attacker, but for a sample: $attack->{rejected} of 49,998";
 is zone('one')->{rejected} - $before->{rejected}, 49_998, '... counted exactly';
 
 
@@ -140,16 +144,12 @@ my $socket = $nginx->connect;
 my %few_keys = map { $_ => cost_ms($_, $socket) } '/limits/metrics', '/limits';
 
 
-# A million keys.
+# Many keys.
 
-for my $part (0 .. 9) {
-    my $first = $part * $KEYS / 10;
-    $nginx->load(pipeline => 64, connections => 16, requests => [
-        map { "/big?key=$_" } $first + 1 .. $first + $KEYS / 10 ]);
-}
+$nginx->load(pipeline => 64, connections => 16, requests => [ map { "/big?key=$_" } 1 .. $KEYS ]);
 
 my $big = zone('big');
-is $big->{passed}, $KEYS, 'a million keys';
+is $big->{passed}, $KEYS, 'many keys';
 cmp_ok $big->{evicted}, '<', $KEYS / 100, '... nearly all held';
 is $big->{slots_used} + $big->{evicted}, $KEYS, '... each in a slot';
 cmp_ok abs($big->{keys} - $big->{slots_used}), '<', $KEYS / 100,

@@ -7,6 +7,8 @@ use utf8;
 
 use Test::More;
 
+use LimitSliding::Clock real => 'Chromium has timers of its own';
+
 use LimitSliding::Browser;
 use LimitSliding::Docs qw(content);
 use LimitSliding::Test;

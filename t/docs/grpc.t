@@ -6,6 +6,8 @@ use v5.36;
 use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Clock real => 'gRPC waits in threads of its own';
+
 use LimitSliding::Docs;
 use LimitSliding::Test;
 

@@ -7,6 +7,8 @@ use v5.36;
 use List::Util qw(max min sum0);
 use Test::More;
 
+use LimitSliding::Clock real => 'reloads come at any moment of an endless load';
+
 use LimitSliding::Api;
 use LimitSliding::Exact qw(hardly_less);
 use LimitSliding::Footprint;

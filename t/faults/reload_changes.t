@@ -7,6 +7,8 @@ use v5.36;
 use IO::Socket::INET;
 use Test::More;
 
+use LimitSliding::Clock real => 'reloads come at any moment of an endless load';
+
 use LimitSliding::Api;
 use LimitSliding::Footprint;
 use LimitSliding::Redis;

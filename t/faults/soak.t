@@ -8,6 +8,8 @@ use v5.36;
 use List::Util qw(max min sum0);
 use Test::More;
 
+use LimitSliding::Clock real => 'a load that never pauses goes on for a while';
+
 use LimitSliding::Api;
 use LimitSliding::Footprint;
 use LimitSliding::Redis;

@@ -5,6 +5,8 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Clock real => 'valgrind counts instructions of a worker';
+
 use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Lua;
 use LimitSliding::Test;

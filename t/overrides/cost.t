@@ -6,6 +6,8 @@ use v5.36;
 use IO::Handle;
 use Test::More;
 
+use LimitSliding::Clock real => 'valgrind counts instructions, and takes part of the clock';
+
 use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Test;
 

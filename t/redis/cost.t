@@ -7,6 +7,8 @@ use File::Temp qw(tempdir);
 use List::Util qw(sum);
 use Test::More;
 
+use LimitSliding::Clock real => 'valgrind counts instructions of Redis and a worker';
+
 use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Redis;
 use LimitSliding::RedisBenchmark;

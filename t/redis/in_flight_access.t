@@ -26,16 +26,17 @@ $nginx->common(http => join('', map { as_user($redis, $_, $_) } @commands) . <<'
 HTTP
 $nginx->serve(places(zones => { map { $_ => "inflight=1000 redis=$_" } @commands }));
 
-# Sends requests of a new key to all zones. Returns those in which Redis decides all.
+# Sends requests of a new key to all zones, and waits. Returns those in which Redis decides all.
 sub held() {
     state $unique = 0;
     $unique++;
     my %sources;
-    my @requests = map { "/$_?key=$unique" } (@commands) x 40;
+    my @requests = map { "/$_?key=$unique" } (@commands) x 16;
     $nginx->load(connections => 16, requests => \@requests, each => sub ($i, $, $head) {
         my ($source) = $head =~ /^X-Source: (\w+)/m;
         $sources{ $commands[$i % @commands] }{$source}++;
     });
+    sleep 0.25;
     return grep { !$sources{$_}{fallback} && $sources{$_}{redis} } @commands;
 }
 

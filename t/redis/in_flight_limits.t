@@ -83,13 +83,13 @@ for my $own (3, 0) {
     my @admitted;
     while (@held) {
         close shift @held;
-        my $until = now() + 0.1;
-        while (now() < $until) {
+        for (1 .. 20) {
             my $told = told("/quick?key=$own");
             push @admitted, @held . " run: $told" if $told !~ /^429 /;
+            sleep 0.005;
         }
     }
-    is "@admitted[0 .. ($#admitted < 2 ? $#admitted : 2)]", '', '... and no other request gets a unit that is free again';
+    is "@admitted", '', '... and no other request gets a unit that is free again';
     $fleet->release($own, 4);
     is $fleet->settled($own), 0, '... until all end';
 }
@@ -108,7 +108,7 @@ for my $round (1 .. 5) {
     my @sockets = map { connection($there) } 1 .. 6;
     is told("/low?key=d$round"), '200 PASSED held 5 4', 'a unit is kept under a low limit';
     $node->send_request("/silent?key=d$round", socket => $_) for @sockets;
-    sleep 0.05;
+    sleep 0.001;
     like told("/quick?key=d$round"), qr{^200 PASSED held 10 }, '... and free under a high one';
 }
 

@@ -36,6 +36,7 @@ constexpr int64_t kBeginMonoNs = 100000 * 1000000000LL;
 
 /* Real times. */
 constexpr int64_t kSpinNs = 5 * kMsNs; /* each step beside a process that spins */
+constexpr int64_t kDeathNs = 2 * kMsNs;
 constexpr int64_t kFirstPauseNs = 20000, kLastPauseNs = kMsNs;
 constexpr int64_t kStallNs = 60 * 1000000000LL; /* nobody runs, nor can go on */
 
@@ -50,6 +51,7 @@ struct Opened {
     int bell = -1;
     std::vector<int> threads; /* stat of each but the first */
     int64_t unborn_since_ns = 0;
+    int64_t zombie_since_ns = 0;
 } opened[kClockSlots];
 
 int64_t real_ns() {
@@ -132,8 +134,8 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
 }
 
 /* True if the process sleeps in a call that libc itself makes, so that the library does not see it:
- * stdio that writes to a full pipe, for example.  Only its peer can end that. */
-bool sleeps_in_stdio(int32_t pid) {
+ * stdio that writes to a full pipe, or wait3() of a shell.  Only its peer can end that. */
+bool sleeps_in_libc(int32_t pid) {
     const int fd
         = open(("/proc/" + std::to_string(pid) + "/syscall").c_str(), O_RDONLY | O_CLOEXEC);
     char text[24];
@@ -143,7 +145,8 @@ bool sleeps_in_stdio(int32_t pid) {
     text[n] = '\0';
     char *end;
     const long call = strtol(text, &end, 10);
-    return end != text && (call == SYS_read || call == SYS_write || call == SYS_writev);
+    return end != text
+           && (call == SYS_read || call == SYS_write || call == SYS_writev || call == SYS_wait4);
 }
 
 void ring(size_t i) {
@@ -223,12 +226,19 @@ bool is_coming(size_t i) {
     return false;
 }
 
+/* True if the parent of a zombie may not have got SIGCHLD: that comes a moment after the end of the
+ * last thread.  A parent that has waited for it is at work, and the zombie gone. */
+bool dies(Opened &o, size_t threads) {
+    if (o.zombie_since_ns == 0 || threads > 1) { o.zombie_since_ns = real_ns(); }
+    return real_ns() - o.zombie_since_ns < kDeathNs;
+}
+
 /* Looks at one process. */
 void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
     ClockSlot &slot = page->slots[i];
     const Part part = slot.part;
     const auto [state, threads] = stat_of(i, pid);
-    if (state == 'Z' && threads > 1) {      /* its parent gets SIGCHLD once the others have ended */
+    if (state == 'Z' && dies(opened[i], threads)) {
         found.servers_idle = false;
         found.moves = true;
         return;
@@ -237,7 +247,7 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
         int32_t gone = pid;
         forget(opened[i]);
         slot.pid.compare_exchange_strong(gone, kNobody);
-        found.servers_idle = false;     /* its parent may have been asleep before it got SIGCHLD */
+        found.servers_idle = false; /* its parent may have been asleep before it got SIGCHLD */
         found.moves = true;
         return;
     }
@@ -249,7 +259,7 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
 
     const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
     if (!sleeps) { found.moves = true; }
-    if (!sleeps || (!is_idle(doing) && !sleeps_in_stdio(pid))) {
+    if (!sleeps || (!is_idle(doing) && !sleeps_in_libc(pid))) {
         (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
         return;
     }
