@@ -218,11 +218,10 @@ test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## in 5 minutes: units, and t
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(filter-out $(SLOW_TESTS),$(BLACK_BOX))
 
-test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(BUILD)/torture/scripts $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
+test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(SLOW_UNITS) $(replay_PROGRAMS) $(BUILD)/tools-tested  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
 	@$(PROVE) $(SLOW_UNITS) $(SLOW_TESTS) $(replay_PROGRAMS)
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 	@$(BUILD)/weak/weak --percent=5
-	@$(BUILD)/torture/scripts 3 1
 
 test-all: test test-slow  ## both
 
@@ -312,11 +311,11 @@ TORTURE_SEED  ?= 0
 TORTURE_FAULTS   ?= 1000
 TORTURE_RELOADS  ?= 10000
 TORTURE_REQUESTS ?= 1000000
-TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core scripts processes)
+TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core processes)
 torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
     t/torture/*.cpp))
 
-torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
+torture: build $(TORTURE_PARTS)  ## core, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
 	@failed=0; t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED) || failed=1; \
 	export FAULT_REQUESTS=$(TORTURE_REQUESTS) FAULT_ROUNDS=$(TORTURE_FAULTS); \
 	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t in_flight.t redis_kill.t memory.t reload_changes.t) || failed=1; \
