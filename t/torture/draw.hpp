@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Random policies, limits, costs and moments, alike for core and scripts. */
+/* Random policies, limits, costs and moments. */
 
 #pragma once
 

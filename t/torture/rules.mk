@@ -6,11 +6,11 @@ TORTURE_SEED  ?= 0
 TORTURE_FAULTS   ?= 1000
 TORTURE_RELOADS  ?= 10000
 TORTURE_REQUESTS ?= 1000000
-TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core scripts processes)
+TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core processes)
 torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
     t/torture/*.cpp))
 
-torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
+torture: build $(TORTURE_PARTS)  ## core, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
 	@failed=0; t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED) || failed=1; \
 	export FAULT_REQUESTS=$(TORTURE_REQUESTS) FAULT_ROUNDS=$(TORTURE_FAULTS); \
 	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t in_flight.t redis_kill.t memory.t reload_changes.t) || failed=1; \

@@ -3,7 +3,7 @@
 /*
  * Fixed windows and buckets of the script in a real Redis, beside a model of
  * 128-bit numbers, under limits up to 10^15 that change from call to call, and
- * counts of counters that take more than three bytes.
+ * counts that take more than three bytes.
  * SEED=n in the environment runs one history, of that seed.
  */
 
@@ -323,18 +323,19 @@ static void decides_as_exact_numbers(void **state) {
     }
 }
 
-/* Returns the sum of the counts of all parts after a request. */
-static long long counter_after(unsigned precision, uint64_t cost, uint64_t now_ms) {
+/* Returns the sum of the counts of a counter's parts, or of a fixed window, after a request. */
+static long long counted_after(Algorithm algorithm, unsigned precision, uint64_t cost,
+                               uint64_t now_ms) {
     auto *reply = static_cast<redisReply *>(redisCommand(
-        server.context, "EVALSHA %s 1 k 1 0 60000 1000000000 %u %llu 0 1 1 1 %llu", script_sha[0],
-        precision, (unsigned long long)cost, (unsigned long long)now_ms));
-    long long sum = (long long)cost;
+        server.context, "EVALSHA %s 1 k 1 %d 60000 1000000000 %u %llu 0 1 1 1 %llu", script_sha[0],
+        number_of(algorithm), precision, (unsigned long long)cost, (unsigned long long)now_ms));
+    auto sum = (long long)cost;
 
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     assert_int_equal(reply->element[1]->integer, 1);
 
-    for (size_t i = 6; i < reply->elements; i++) {
+    for (size_t i = algorithm == Algorithm::kFixed ? 3 : 6; i < reply->elements; i++) {
         sum += reply->element[i]->integer;
     }
 
@@ -342,21 +343,30 @@ static long long counter_after(unsigned precision, uint64_t cost, uint64_t now_m
     return sum;
 }
 
-static void counters_have_wide_counts(void **state) {
+/* Counts that need more than three bytes have seven. */
+static void counts_become_wide(void **state) {
+    static const struct {
+        Algorithm algorithm;
+        unsigned precision;
+    } kinds[] = {{Algorithm::kCounter, 0},
+                 {Algorithm::kCounter, 1},
+                 {Algorithm::kCounter, 7},
+                 {Algorithm::kFixed, 0}};
     static const struct {
         uint64_t cost, after_ms;
     } requests[] = {{16777215, 0}, {1, 0}, {5, 0}, {16777000, 29000}, {300, 29000}, {0, 29000}};
 
     (void)state;
 
-    for (unsigned precision : {0, 1, 7}) {
+    for (const auto &kind : kinds) {
         long long sum = 0;
 
         forget_all();
         for (const auto &request : requests) {
+            uint64_t now_ms = START_MS - START_MS % 60000 + request.after_ms;
+
             sum += (long long)request.cost;
-            assert_int_equal(counter_after(precision, request.cost,
-                                           START_MS - START_MS % 60000 + request.after_ms),
+            assert_int_equal(counted_after(kind.algorithm, kind.precision, request.cost, now_ms),
                              sum);
         }
     }
@@ -364,7 +374,7 @@ static void counters_have_wide_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counters_have_wide_counts),
+        cmocka_unit_test(counts_become_wide),
         cmocka_unit_test(decides_as_exact_numbers),
     };
 
