@@ -97,8 +97,10 @@ $nginx->serve(http => $QUEUES, server => <<'SERVER');
     location /stub  { stub_status; }
 SERVER
 
-# Returns how many connections NGINX has, without the one that asks.
+# Returns how many connections NGINX has, without the one that asks, once it knows of those
+# that were closed.
 sub connections() {
+    sleep 0;
     my ($active) = $nginx->get('/stub')->{body} =~ /^Active connections: (\d+)/;
     return $active - 1;
 }

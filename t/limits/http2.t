@@ -99,11 +99,10 @@ sub logged($regexp) {
     return grep { $_ =~ $regexp } <$log>;
 }
 
-# Asserts that n requests with this URI are delayed, for which it waits.
-sub wait_delayed($n, $uri) {
-    return ok wait_for(sub {
-        $n <= $nginx->log_lines(qr/delaying request.*\Q$uri\E/) }),
-        "$uri: $n delayed";
+# Asserts that n requests with this URI are delayed once NGINX has them.
+sub are_delayed($n, $uri) {
+    sleep 0;
+    is scalar $nginx->log_lines(qr/delaying request.*\Q$uri\E/), $n, "$uri: $n delayed";
 }
 
 for my $path (qw(/slow?key=reset /after?key=after /quick?key=quick)) {
@@ -112,10 +111,10 @@ for my $path (qw(/slow?key=reset /after?key=after /quick?key=quick)) {
     ok is_answered($socket, 1), "$path: one passes";
 
     send_frames($socket, map { request($_, $path) } 3, 5);
-    wait_delayed(2, $path);
+    are_delayed(2, $path);
     send_frames($socket, reset_stream(3), reset_stream(5));
-    ok wait_for(sub { 2 == logged(qr/^\Q$path\E 499$/) }),
-        "$path: reset streams are gone";
+    sleep 0;
+    is scalar logged(qr/^\Q$path\E 499$/), 2, "$path: reset streams are gone";
 
     send_frames($socket, request(7, '/free'));
     ok is_answered($socket, 7), "$path: others are served";
@@ -123,7 +122,7 @@ for my $path (qw(/slow?key=reset /after?key=after /quick?key=quick)) {
 
 is header(($nginx->http2('/look?key=reset', @PORT))[0], 'X-Remaining'), 0,
     'they did count';
-sleep 1.2;
+sleep 1;
 is +($nginx->http2('/free', @PORT))[0]{status}, 200, 'their time has come';
 
 
@@ -137,10 +136,10 @@ ok is_answered($socket, 21), 'reset at once: others are served';
 
 $socket = connection();
 send_frames($socket, map { request($_, '/slow?key=closed') } 1, 3, 5);
-wait_delayed(2, '/slow?key=closed');
+are_delayed(2, '/slow?key=closed');
 close $socket;
-ok wait_for(sub { 2 == logged(qr{^/slow\?key=closed 499$}) }),
-    'closed: its streams are gone';
+sleep 0;
+is scalar logged(qr{^/slow\?key=closed 499$}), 2, 'closed: its streams are gone';
 
 
 # a body that comes while its request waits
@@ -162,7 +161,7 @@ $socket = connection();
 send_frames($socket, request(1, '/upload?key=b'));
 ok is_answered($socket, 1), 'upload: one passes';
 send_frames($socket, request(3, '/upload?key=b', 'POST'));
-wait_delayed(1, '/upload?key=b');
+are_delayed(1, '/upload?key=b');
 send_frames($socket, frame($DATA, 0, 3, 'b' x 10_000),
     frame($DATA, $END_STREAM, 3, 'b' x 10_000));
 ok is_answered($socket, 3), 'upload: so does one that was delayed';

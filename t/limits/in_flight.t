@@ -170,18 +170,18 @@ like $bad[0], qr/invalid inflight "5r\/s" of a request in zone "plans"/, '... te
 # the API
 
 @held = hold('own', 1, '/own-held?key=x');
-sleep 1.1;
+sleep 1;
 my $zone = api($nginx)->{zones}{own};
 is "$zone->{inflight} $zone->{limit} $zone->{algorithm}", '1 1 inflight', 'API: settings';
 is $zone->{window_ms}, undef, '... no window';
 is "$zone->{held} $zone->{in_flight} $zone->{keys}", '1 1 1', '... what is held';
-cmp_ok $zone->{longest}, '>=', 1, '... and for how long';
+is $zone->{longest}, 1, '... and for how long';
 cmp_ok $zone->{in_flight_max}, '>', 6_000, '... and room';
 
 my $key = api_key($nginx, 'own', 'x');
 is join(' ', map { $_ // 'null' } @$key{qw(used limit remaining held in_flight reset)}),
     '1 1 0 1 1 null', '... of a key';
-cmp_ok $key->{longest}, '>=', 1, '... the age of its oldest request';
+is $key->{longest}, 1, '... the age of its oldest request';
 is join(' ', map { $_ // 'null' } @{ api_key($nginx, 'own', 'y') }{qw(held longest)}), '0 0',
     '... of another key';
 

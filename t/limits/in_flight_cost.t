@@ -3,6 +3,8 @@
 
 use v5.36;
 
+use LimitSliding::Clock real => 'callgrind counts instructions';
+
 use IO::Socket::INET;
 use Test::More;
 

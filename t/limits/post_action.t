@@ -129,7 +129,7 @@ for my $then (qw(free redis)) {
     my $client = $nginx->send_request($path);
     ok wait_for(sub { $nginx->log_lines(qr/delaying request.*GET \Q$path\E/) }),
         'a request is delayed';
-    leaves("delay, then $then", $path, $client, sub { sleep 1.1 });
+    leaves("delay, then $then", $path, $client, sub { sleep 1 });
 }
 
 my $path = '/redis-free/?key=reset';
@@ -158,7 +158,7 @@ my $lock = sub ($type) {
 };
 $lock->(F_WRLCK);
 $client = $nginx->send_request($path, method => 'PUT');
-sleep 0.2;                # until the order waits for the file; it may do so later
+sleep 0;                  # until the order waits for the file
 leaves('API, an order', $path, $client, sub {
     $lock->(F_UNLCK);
     wait_for(sub { -s $file });

@@ -2,6 +2,8 @@
 
 use v5.36;
 
+use LimitSliding::Clock real => 'callgrind counts instructions';
+
 use Test::More;
 
 use LimitSliding::Callgrind qw(uncountable);

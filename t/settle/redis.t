@@ -7,7 +7,6 @@ use Digest::SHA qw(sha1_hex);
 use List::Util qw(sum0);
 use Socket qw(SOL_SOCKET SO_RCVBUF);
 use Test::More;
-use Time::HiRes qw(sleep);
 
 use LimitSliding::Api;
 use LimitSliding::Cluster;
@@ -57,10 +56,11 @@ sub used($nginx, $zone, $key) {
     return $used;
 }
 
-# Asserts that so much is used, soon.
+# Asserts that so much is used within a second: a worker may have to connect first, or to
+# learn where a slot is.
 sub settles($nginx, $zone, $key, $used, $name) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    wait_for(sub { used($nginx, $zone, $key) == $used }, 10);
+    wait_for(sub { used($nginx, $zone, $key) == $used }, 1);
     is used($nginx, $zone, $key), $used, $name;
 }
 
@@ -123,11 +123,6 @@ settles($nginx[0], 'counter', 'flush', 25, 'a script that was flushed meanwhile'
 
 $held = hold($nginx[0], '/counter?key=reset&cost=3');
 $redis->kill_clients;
-my $server = sprintf ':%04X', $redis->port;
-wait_for(sub {
-    open my $sockets, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
-    return !grep { /^ *\d+: \S+ \S+$server 08 / } <$sockets>;   # CLOSE_WAIT
-});
 close $held;
 settles($nginx[0], 'counter', 'reset', 3, 'a connection that was closed at rest');
 
@@ -152,11 +147,7 @@ $held = hold($nginx[0], '/one?key=back&cost=1&reserve=20');
 is $nginx[0]->get('/one?key=back')->{status}, 429, 'all is reserved';
 is header($nginx[0]->get('/one?key=back'), 'X-Source'), 'cache', '... which is remembered';
 close $held;
-wait_for(sub { used($nginx[1], 'one', 'back') == 1 });
-# Redis knows a little before the node has its answer. Requests that follow at
-# once fit beside each other, since each is settled in the background.
 my $back = '/one?key=back&cost=0&reserve=5';
-wait_for(sub { $nginx[0]->get($back)->{status} == 200 }, 0.3);
 is $nginx[0]->statuses(2, $back), '200 200', 'given back: admitted at once';
 settles($nginx[0], 'one', 'back', 1, '... which was given back, too');
 
@@ -169,7 +160,7 @@ is used($nginx[0], 'one', 'owes'), 0, '... by all';
 # Three units of the charge have room beside the request, and 16 are owed.
 my $begin = now();
 $nginx[0]->get('/paced?key=a&cost=20');
-ok wait_for(sub { used($nginx[1], 'paced', 'a') > 4 }), 'a place with a rate of its own';
+is used($nginx[1], 'paced', 'a'), 20, 'a place with a rate of its own';
 ok wait_for(sub { used($nginx[1], 'paced', 'a') == 0 }, 30), '... owes';
 cmp_ok now() - $begin, '>=', 4, '... and pays at the pace of the zone';
 
@@ -201,7 +192,6 @@ cmp_ok scalar grep({ header($_, 'X-Source') eq 'lease' } @own), '>=', 20,
 
 my @costs = map { 10 + int rand 10 } 1 .. 20;
 $nginx[0]->get("/some?key=dear&cost=$_") for @costs;
-wait_for(sub { used($nginx[1], 'some', 'dear') >= sum0(@costs) }, 10);
 my $unspent = used($nginx[1], 'some', 'dear') - sum0(@costs);
 cmp_ok $unspent, '>=', 0, 'leased units that cost more: all is charged';
 cmp_ok $unspent, '<=', 2 * 40, '... and what was leased is not charged again';
@@ -253,8 +243,8 @@ for my $how (sort keys %gone) {
     $break->();
     $_->close for @held;
     my $r = $nginx->get('/limits');
-    cmp_ok header($r, 'X-Seconds'), '<', 0.1, "$how: nobody waits";
-    wait_for(sub { unsettled($nginx) >= $lost + 7 + 2 + 15 });
+    is header($r, 'X-Seconds'), '0.000', "$how: nobody waits";
+    sleep 0.25;               # the timeout
     is unsettled($nginx), $lost + 7 + 2 + 15, '... what was not settled is counted';
     $mend->();
     ok wait_healthy(), '... and Redis decides again';
@@ -271,12 +261,11 @@ for (5, 3) {
     $fake->mode('drop');
     close shift @held;
     $lost += $_;
-    wait_for(sub { unsettled($nginx) >= $lost });
+    wait_for(sub { unsettled($nginx) >= $lost }, 1);      # it may have to connect first
     is unsettled($nginx), $lost, 'the connection broke before the answer: it counts';
     $fake->mode('pass');
     wait_healthy();
 }
-wait_for(sub { used($nginx, 'one', 'dropped') == 22 }, 5);
 is used($nginx, 'one', 'dropped'), 22, '... and was sent once';
 
 # Old workers do not wait for long.
@@ -289,7 +278,7 @@ wait_for(sub { my @new = $nginx->workers; @new == 2 && !grep { $old{$_} } @new }
 my $start = now();
 $_->close for @held;
 wait_for(sub { !grep { $old{$_} } $nginx->children });
-cmp_ok now() - $start, '<', 5, 'Redis hangs: old workers leave';
+cmp_ok now() - $start, '<=', 0.26, 'Redis hangs: old workers leave';
 is unsettled($nginx), $lost + 5 + 3, '... and count what they could not settle';
 $nginx->finish_one;
 
@@ -301,7 +290,7 @@ $nginx->serve(limits("rate=$LIMIT", one => ''));
 @held = map { hold($nginx, "/one?key=terminated&cost=$_") } 15, 7;
 $fake->mode('mute');
 $_->close for @held;
-wait_for(sub { -s $nginx->dir . '/logs/ends' && `wc -l < ${\ $nginx->dir}/logs/ends` == 2 });
+sleep 0;                  # until NGINX knows
 %old = map { $_ => 1 } $nginx->workers;
 kill 'TERM', keys %old;
 wait_for(sub { my @new = $nginx->workers; @new == 2 && !grep { $old{$_} } @new });
@@ -368,13 +357,13 @@ $nginx = node($other->server);
 $nginx->serve(%fixed);
 
 for my $zone (qw(sync waits)) {
-    stay_in(4, 1);
+    sleep left_of(4);
     my $socket = hold($nginx, "/$zone?key=past&cost=50&settle=0");
-    sleep left_of(4) + 0.1;
+    sleep left_of(4);
     $nginx->get("/$zone?key=past&cost=60");
     settles($nginx, $zone, 'past', 60, "$zone: a window, while a request of the last one runs");
     close $socket;
-    sleep 0.3;
+    sleep 0.05;
     is used($nginx, $zone, 'past'), 60, "$zone: ... and when that has ended";
 }
 
