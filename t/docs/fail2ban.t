@@ -8,6 +8,8 @@ use IO::Socket::IP;
 use POSIX ();
 use Test::More;
 
+use LimitSliding::Clock real => 'fail2ban has threads that wait';
+
 use LimitSliding::Docs ();
 use LimitSliding::Test;
 

@@ -118,7 +118,7 @@ sub reload_fails($n, $pid) {
 }
 
 try_each 'reload, master', $STEP > 1 ? 7 : 1, sub ($n) { reload_fails($n, $nginx->master) };
-try_each 'reload', $STEP, sub ($n) { reload_fails($n, 0) };
+try_each 'reload', $STEP > 1 ? 53 : 1, sub ($n) { reload_fails($n, 0) };
 
 ok $nginx->try_reload, 'then one that nothing disturbs';
 is scalar $nginx->workers, 2, '... has two workers';

@@ -28,8 +28,6 @@ my $LIBRARY = ($ENV{LIMIT_SLIDING_FAULTS} // "$ROOT/build/faults") . '/alloc.so'
 
 my ($ALLOCATION, $MODULE_MEMORY, $MODULE_CALL) = 0 .. 2;    # as orders.hpp has them
 
-my ($RT_SIGSUSPEND, $EPOLL_WAIT) = (130, 232);    # of x86-64
-
 # Crashes that are not the module's: what of the backtrace tells them, and why. All
 # that the loader calls of the module is what make coverage has put into it.
 my %KNOWN = (
@@ -55,7 +53,7 @@ sub new($class, %opt) {
 
 # Runs a function with the environment in which NGINX gets the library.
 sub preloaded($self, $function) {
-    local @ENV{qw(LD_PRELOAD ALLOC_FAULT)} = ($LIBRARY, $self->dir . '/orders');
+    local @ENV{qw(LD_PRELOAD ALLOC_FAULT)} = ("$LIBRARY $ENV{LD_PRELOAD}", $self->dir . '/orders');
     return $function->();
 }
 
@@ -141,25 +139,15 @@ SERVER
 sub try_start($self, $template) {
     unlink $self->dir . '/nginx.pid';
     $self->preloaded(sub { $self->spawn($template) });
-    wait_for(sub { $self->_reap || $self->is_settled })
+    wait_for(sub { $self->is_settled || $self->_reap })
         or die "the start does not end:\n", substr $self->log, -3000;
     return defined $self->{pid};
 }
 
-# True if the master waits for signals, and all of its children for events: what
-# was begun is over. A child that is gone has been seen off.
+# True if NGINX serves, and what was begun is over.
 sub is_settled($self) {
-    my $master = $self->{pid} // return 0;
-    return 0 if !-s $self->dir . '/nginx.pid';
-    return _syscall($master) == $RT_SIGSUSPEND
-        && !grep { _syscall($_) != $EPOLL_WAIT } $self->children;
-}
-
-# The system call in which a process sleeps; 0 if it runs.
-sub _syscall($pid) {
-    open my $file, '<', "/proc/$pid/syscall" or return 0;
-    my ($number) = split ' ', readline($file) // '';
-    return ($number // '') =~ /^\d+$/ ? $number : 0;
+    sleep 0.001;          # until all processes wait
+    return -s $self->dir . '/nginx.pid';
 }
 
 # Reloads. Returns once that has succeeded or failed; false if the master died.
@@ -168,8 +156,9 @@ sub try_reload($self) {
     my $before = $self->log_count(qr/ reconfiguring$/m);
     $self->hup;
     wait_for(sub {
+        $self->is_settled;
         return 1 if $self->_reap;
-        return 0 if $self->log_count(qr/ reconfiguring$/m) == $before || !$self->is_settled;
+        return 0 if $self->log_count(qr/ reconfiguring$/m) == $before;
         my @now = $self->children;
         return !grep({ !$old{$_} } @now) || !grep { $old{$_} } @now;
     }) or die "the reload does not end:\n", substr $self->log, -3000;

@@ -66,7 +66,7 @@ my @REQUESTS = (
 # What NGINX may answer when it has no memory. 502: an upstream had none.
 my $SHORT = qr/^(?:200|404|500|502|503)$/;
 
-my (@redis, %ways, $nginx);
+my (@redis, @others, %ways, $nginx);       # servers end with their objects
 my $unique = 0;
 
 sub _start() {
@@ -83,6 +83,7 @@ sub _start() {
     my $dns = LimitSliding::Dns->new(ttl => 1)->start;
     $dns->set('redis.test', '127.0.0.1');
     push @redis, $secret, $cluster->{nodes}[0];
+    @others = ($cluster, $sentinel, $dns);
 
     %ways = (
         clustered => 'topology cluster; server ' . $cluster->servers,
