@@ -253,11 +253,41 @@ static void test_limits_that_change(void **state) {
     }
 }
 
+/* All at the end of a part, and all again as soon as may be: a window and a
+ * millisecond later, when that part is over. */
+static void test_bursts_at_borders(void **state) {
+    (void)state;
+
+    for (uint32_t n = 2; n <= 60; n++) {
+        Policy policy = evicting(6000);
+        uint64_t burst_ms;
+        Zone *zone;
+
+        policy.precision = n;
+        policy.strict = true;
+        zone = make_zone_for(&policy, 64 * 1024);
+        burst_ms = PRESENT * 6000 + 5999 / n; /* the last of a part */
+
+        assert_true(admits(zone, &policy, KEY, 100, 100, burst_ms));
+
+        for (uint64_t now_ms = burst_ms; now_ms <= burst_ms + 6000; now_ms++) {
+            assert_false(admits(zone, &policy, KEY, 100, 1, now_ms));
+        }
+
+        assert_true(admits(zone, &policy, KEY, 100, 100, burst_ms + 6001));
+
+        /* by a clock that is behind */
+        assert_false(admits(zone, &policy, KEY, 100, 1, burst_ms + 5990));
+        free(zone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_bursts),
         cmocka_unit_test(test_limits_that_change),
+        cmocka_unit_test(test_bursts_at_borders),
     };
 
     return cmocka_run_group_tests_name("strict", tests, NULL, NULL);
