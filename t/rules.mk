@@ -11,7 +11,7 @@ BLACK_BOX  := $(filter-out t/tools/%,$(sort $(wildcard t/*/*.t)))
 REAL_TESTS := $(shell grep -l '^use LimitSliding::Clock real' $(BLACK_BOX))
 # These take longer than a few seconds of a processor.
 LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_requests \
-    docs/fleet outages/replies leases/sync_load)
+    faults/in_flight_long docs/fleet outages/replies)
 TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
 
 test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 2 minutes after the compilers

@@ -124,7 +124,7 @@ is own('one', 'a'), '21', '... and has carried them out';
 for my $method (qw(poll select)) {
   SKIP: {
         skip "no $method in this NGINX", 1
-            if `$ENV{LIMIT_SLIDING_NGINX} -V 2>&1` !~ /--with-${method}_module/;
+            if !$nginx->is_configured("--with-${method}_module");
 
         $nginx->stop;
         $nginx->{event_method} = $method;
@@ -141,6 +141,7 @@ sub threads() { return scalar(() = glob '/proc/' . ($nginx->workers)[0] . '/task
 
 $nginx->stop;
 delete $nginx->{event_method};
+$nginx->{thread_pool} = 0;
 my $early = $nginx->expand($nginx->template(http => zone('one')));
 my ($events) = $early =~ /^(events .*\n)/m;
 $nginx->start(($early =~ s/\Q$events\E//r) . $events);
@@ -151,7 +152,7 @@ $nginx->reload;
 is own('one', 'a'), '41', '... also after a reload';
 SKIP: {
     skip 'no threads in this NGINX', 1
-        if `$ENV{LIMIT_SLIDING_NGINX} -V 2>&1` !~ /--with-threads/;
+        if !$nginx->is_configured('--with-threads');
     $nginx->reload($early);
     cmp_ok threads(), '>', 1, '... and events{} before http{}: with threads';
 }

@@ -152,7 +152,8 @@ LOCATION
 # ---- life of an NGINX ----
 
 # Makes the temporary prefix. Nothing runs yet. Options: worker_connections,
-# worker_processes; before and after, lists of modules to load beside ours.
+# worker_processes; thread_pool, 0 for NGINX's own; before and after, lists of modules to
+# load beside ours.
 sub new($class, %opt) {
     my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
         CLEANUP => !$ENV{LIMIT_SLIDING_KEEP});
@@ -447,9 +448,13 @@ sub has_lua($self) {
     return !$failed;
 }
 
-# True if NGINX has TLS.
+# True if NGINX was configured with this option.
+sub is_configured($self, $option) {
+    return _version() =~ / \Q$option\E(?: |$)/m;
+}
+
 sub has_ssl($self) {
-    return _version() =~ /--with-http_ssl_module/;
+    return $self->is_configured('--with-http_ssl_module');
 }
 
 # Returns what `nginx -V` prints: names and versions of NGINX and of its fork, and options.
@@ -531,7 +536,8 @@ sub _globals($self) {
             $MODULE eq '' ? () : $MODULE, @{ $self->{after} // [] }),
         'daemon off;',
         # of 32 by default, each of which the clock would look at
-        _version() =~ /--with-threads/ ? 'thread_pool default threads=1;' : (),
+        ($self->{thread_pool} // 1) && $self->is_configured('--with-threads')
+            ? 'thread_pool default threads=1;' : (),
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info" . $self->_log_all . ';',

@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -413,6 +414,9 @@ int main(int argc, char **argv) {
     }
     const std::string file = directory + "/page";
     const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    /* a server may run as another user */
+    chmod(directory.c_str(), 0777);
+    chmod(file.c_str(), 0666);
     void *memory
         = fd < 0 || ftruncate(fd, sizeof(ClockPage)) < 0
               ? MAP_FAILED

@@ -83,6 +83,7 @@ void open_bell() {
     char name[300];
     snprintf(name, sizeof name, "%s/%zu", directory, static_cast<size_t>(own - page->slots));
     mkfifo(name, 0600);
+    chmod(name, 0666); /* the next process in this slot may be of another user */
     const int fd = open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     /* above what a test looks at, and what select() can wait for */
     bell = fcntl(fd, F_DUPFD_CLOEXEC, 900);
