@@ -5,6 +5,8 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Clock real => 'a load that never pauses, beside reloads';
+
 use LimitSliding::Api qw(api_key);
 use LimitSliding::Lua;
 use LimitSliding::Redis;

@@ -2,7 +2,7 @@
 
 use v5.36;
 
-use List::Util qw(sum0 uniq);
+use List::Util qw(max sum0 uniq);
 use Test::More;
 
 use LimitSliding::Clock ();
@@ -57,7 +57,8 @@ for my $round (1 .. 3) {
 
     # One worker alone comes to five later, as it spaces its attempts.
     my @took = ask_until("/allow?key=frozen-$round", sub { is_open() });
-    is_deeply [ uniq waits(@took) ], ['0.100'], "round $round: some wait for the timeout";
+    # A request that joins a call under way waits for the rest of the timeout.
+    is max(waits(@took)), '0.100', "round $round: some wait for the timeout, none longer";
     cmp_ok scalar(waits(@took)), '<=', 5, '... not more than open the breaker';
     # some failures are of calls by which workers find out whether Redis is back
     cmp_ok scalar(waits(@took)), '>=', 2, '... and not many fewer';
