@@ -77,15 +77,15 @@ END
 # with the end of the line of its tag.  What is not ASCII a server's charset would
 # change.
 cat << 'END' >> $NGX_MAKEFILE
-$(limit_sliding_page).hashes: $(limit_sliding_page)
-	@if LC_ALL=C grep '[^ -~]' $<.txt; then \
-	    echo 'the dashboard is not ASCII' >&2; exit 1; fi
-	@for part in style script; do \
-	    { echo; cat $<.$$part; } > $@.text || exit 1; \
-	    hex=$$(sha256sum < $@.text | sed 's/ .*//; s/../\\x&/g'); \
-	    hash=$$(env printf "$$hex" | base64); test $${#hash} = 44 || exit 1; \
-	    echo "\"$$part-src 'sha256-$$hash'; \""; \
-	done > $@.new && mv $@.new $@
+$(limit_sliding_page).hashes: $(limit_sliding_page); \
+    if LC_ALL=C grep '[^ -~]' $<.txt; then \
+        echo 'the dashboard is not ASCII' >&2; exit 1; fi; \
+    for part in style script; do \
+        { echo; cat $<.$$part; } > $@.text || exit 1; \
+        hex=$$(sha256sum < $@.text | sed 's/ .*//; s/../\\x&/g'); \
+        hash=$$(env printf "$$hex" | base64); test $${#hash} = 44 || exit 1; \
+        echo "\"$$part-src 'sha256-$$hash'; \""; \
+    done > $@.new && mv $@.new $@
 
 END
 
