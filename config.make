@@ -73,9 +73,9 @@ $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
 
 END
 
-# The page's policy allows its style and its script by their hashes.  Each begins
-# with the end of the line of its tag.  What is not ASCII a server's charset would
-# change.
+# The page's policy allows its style and its script by their hashes.  Each
+# begins with the end of the line of its tag.  A server's charset would change
+# what is not ASCII.
 cat << 'END' >> $NGX_MAKEFILE
 $(limit_sliding_page).hashes: $(limit_sliding_page); \
     if LC_ALL=C grep '[^ -~]' $<.txt; then \

@@ -1,7 +1,7 @@
 /* Runs a test on virtual time: keeper LIBRARY COMMAND...
  *
- * The keeper makes the page (page.hpp), starts the command with the library preloaded, and moves the
- * time whenever everybody is idle.  It ends as the command does, and nothing outlives it.
+ * The keeper makes the page (page.hpp), starts the command with the library preloaded, and moves
+ * the time whenever everybody is idle.  It ends as the command does, and nothing outlives it.
  *
  * Order at each time: first the servers that are due, all at once; then, when all servers are idle
  * again, the tests.  CLOCK_TRACE=1 prints each step to stderr. */
