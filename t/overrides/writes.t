@@ -121,6 +121,7 @@ is own('one', 'a'), '21', '... and has carried them out';
 
 # event methods by which threads cannot wake a worker; few NGINXs have them
 
+$nginx->{thread_pool} = 0;
 for my $method (qw(poll select)) {
   SKIP: {
         skip "no $method in this NGINX", 1
@@ -141,7 +142,6 @@ sub threads() { return scalar(() = glob '/proc/' . ($nginx->workers)[0] . '/task
 
 $nginx->stop;
 delete $nginx->{event_method};
-$nginx->{thread_pool} = 0;
 my $early = $nginx->expand($nginx->template(http => zone('one')));
 my ($events) = $early =~ /^(events .*\n)/m;
 $nginx->start(($early =~ s/\Q$events\E//r) . $events);
