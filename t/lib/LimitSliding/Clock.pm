@@ -44,7 +44,7 @@ sub import($class, $which = 'virtual', $why = undef) {
         $real = $why;
         return;
     }
-    _begin() if !$real && !$page && !$^C;
+    _begin() if !$real && !$page && !$^C && $0 =~ /\.t$/;    # not a benchmark
 }
 
 # Begins the test anew, on virtual time, unless it is there.
