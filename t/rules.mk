@@ -14,7 +14,7 @@ LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_r
     faults/in_flight_long docs/fleet outages/replies)
 TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
 
-test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 2 minutes after the compilers
+test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 8 minutes after the compilers
 	@set -o pipefail; $(PROVE) $(unit_TESTS) $(TEST_FILES) \
 	    | tee $(BUILD)/test.log
 	@echo 'the slowest, in ms:'; sed -nE 's/^(\[[0-9:]+\] )?(\S+) \.+ ok +([0-9]+) ms.*/\3 \2/p' \
