@@ -13,14 +13,16 @@ REAL_TESTS := $(shell grep -l '^use LimitSliding::Clock real' $(BLACK_BOX))
 LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_requests \
     faults/in_flight_long docs/fleet outages/replies)
 TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
+# These run on builds for something else than speed, too.
+PATIENT_TESTS := $(filter-out $(REAL_TESTS) t/docs/docs.t t/config/upgrade.t,$(BLACK_BOX))
 
-test: build tools $(ALLOC) $(CLOCK) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 8 minutes after the compilers
+test: build tools $(ALLOC) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 8 minutes after the compilers
 	@set -o pipefail; $(PROVE) $(unit_TESTS) $(TEST_FILES) \
 	    | tee $(BUILD)/test.log
 	@echo 'the slowest, in ms:'; sed -nE 's/^(\[[0-9:]+\] )?(\S+) \.+ ok +([0-9]+) ms.*/\3 \2/p' \
 	    $(BUILD)/test.log | sort -rn | head -n 10
 
-test-slow: build tools $(FLEET) $(ALLOC) $(CLOCK)  ## the files that take longer
+test-slow: build tools $(FLEET) $(ALLOC)  ## the files that take longer
 	@$(PROVE) $(filter-out $(REAL_TESTS),$(LONG_TESTS))
 
 test-real: build tools $(FLEET) $(ALLOC) $(STEPS)  ## files on real time: kills under load, instructions, a real browser
@@ -46,7 +48,7 @@ SANITIZED_OPTS  = --error-log-path=stderr --with-compat --with-debug --with-thre
     --with-poll_module --with-select_module \
     --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 -g1 $(SANITIZED_FLAGS)" \
     --with-ld-opt="$(SANITIZED_FLAGS) -fsanitize=undefined"
-SANITIZED_TESTS ?= $(filter-out $(REAL_TESTS) t/docs/docs.t t/config/upgrade.t,$(BLACK_BOX))
+SANITIZED_TESTS ?= $(PATIENT_TESTS)
 
 $(NGINX_SOURCE): | deps
 	@.ci/packages source $(BUILD)/nginx-source
@@ -64,6 +66,6 @@ SANITIZED_PROVE = ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
     LIMIT_SLIDING_CLOCK_BUILD=$(BUILD)/clock LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
     LIMIT_SLIDING_MODULE= prove --timer -It/lib
 
-sanitize: sanitized sanitize-programs $(CLOCK)  ## units under TSan, ASan, UBSan; t/*/*.t on an NGINX under ASan
+sanitize: sanitized sanitize-programs  ## units under TSan, ASan, UBSan; t/*/*.t on an NGINX under ASan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
 	@LIMIT_SLIDING_SLOW=1 $(SANITIZED_PROVE) -j$(JOBS) $(SANITIZED_TESTS)

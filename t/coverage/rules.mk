@@ -4,7 +4,7 @@
 # t/coverage/report.pl says of which branches none was taken, and fails below its bounds.
 # A few tests fail here, as gcov takes time, files and descriptors; should many fail, the
 # bounds are missed.
-COVERAGE_TESTS ?= $(filter-out $(SANITIZED_SKIP) $(wildcard t/*/*cost.t),$(BLACK_BOX))
+COVERAGE_TESTS ?= $(PATIENT_TESTS)
 COVERAGE_MODULE = $(BUILD)/coverage/module/$(notdir $(MODULE))
 
 coverage: tools $(ALLOC) $(coverage_TESTS) $(BUILD)/sim-coverage/simulation  ## branches that units and t/*/*.t take: COVERAGE_TESTS=

@@ -1,9 +1,9 @@
 # Copyright (C) the limit_sliding authors
 
-prove: $(CLOCK)  ## all proofs at full length, for hours: PART="model weak"; goes on where it stopped
+prove:  ## all proofs at full length, for hours: PART="model weak"; goes on where it stopped
 	@t/prove/run $(BUILD) $(PART)
 
-prove-changed: $(CLOCK)  ## the proofs that the changes since a revision call for: BASE=revision
+prove-changed:  ## the proofs that the changes since a revision call for: BASE=revision
 	@t/prove/run $(BUILD) --changed $(BASE)
 
 mutants:  ## whether the tests notice one wrong line: MUTANTS="name name"

@@ -53,16 +53,11 @@ sub _begin() {
     if (!$file) {
         my ($keeper, $library) = map { "$BUILD/$_" } qw(keeper clock.so);
         die "no $keeper: run make build/clock/keeper\n" if !-x $keeper;
-        my @perl = ($^X, ${^TAINT} ? '-T' : (), map { "-I$_" } grep { !ref } @INC);
+        my @perl = ($^X, map { "-I$_" } grep { !ref } @INC);
         exec $keeper, $library, @perl, $0, @ARGV or die "$keeper: $!\n";
     }
     $page = $file;
     is_test();
-}
-
-# True on virtual time.
-sub is_virtual() {
-    return defined $page;
 }
 
 # Opens the page each time: a child would share the place in it.
