@@ -46,8 +46,6 @@ sub charges($zone) {
     is api_key($nginx, $zone, 'b')->{used}, 0, "$zone: others are not charged";
 }
 
-# fixed windows of a day begin at midnight
-stay_in(86400, 20);
 $nginx->serve;
 
 # Charges a key; returns "used remaining", or the error.

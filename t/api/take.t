@@ -47,9 +47,6 @@ sub at_once($zone, $key, $n) {
 
 # all algorithms, in shared memory and in Redis
 
-# fixed windows of a day begin at midnight
-stay_in(86400, 60);
-
 for my $where ('', 'redis=shared') {
     my $in = $where eq '' ? 'in memory' : 'in Redis';
     $nginx->serve(http => join '', map { <<"ZONE" } @names);

@@ -8,7 +8,7 @@ use Test::More;
 
 use LimitSliding::Docs;
 use LimitSliding::Redis;
-use LimitSliding::Test qw(:DEFAULT stay_in);
+use LimitSliding::Test;
 
 my @blocks = blocks('docs/plans.md');
 
@@ -88,9 +88,6 @@ for my $node (@nodes) {
     $node->write_file('plans.map', $accounts);
     start($node, $plans);
 }
-
-# the quotas below are of one month
-stay_in(86_400, 120);
 
 is get($nodes[0], '')->{status}, 401, 'no key';
 is get($nodes[0], 'unknown')->{status}, 401, '... or one that is not known';

@@ -69,8 +69,6 @@ sub told($r) {
     return "$q w=" . ($w // '') . " $left";
 }
 
-stay_in(86400, 60);
-stay_in(3600, 60);
 $nginx->serve;
 
 

@@ -57,7 +57,6 @@ sub remaining($path) {
 my %hour = places(zones => { hour => "rate=${LIMIT}r/h redis=shared" });
 serve(%hour);
 
-stay_in(3600, 30);
 one_call_for_ten($redis, $REQUESTS, sub {
     my ($got, $workers) = run([ ('/hour?key=a') x $REQUESTS ]);
     is_deeply $got, { '/hour?key=a' => limited('counter', $LIMIT, $REQUESTS) },
@@ -65,7 +64,6 @@ one_call_for_ten($redis, $REQUESTS, sub {
     is keys %$workers, 4, '... by all workers';
 });
 
-stay_in(3600, 30);
 my $flushed = 0;
 my $flush = sub { $redis->command(qw(SCRIPT FLUSH)); $flushed++ };
 one_call_for_ten($redis, $REQUESTS, sub {
@@ -149,7 +147,6 @@ for my $place (qw(both mixed)) {
 
 serve(%hour);
 
-stay_in(3600, 30);
 my @requests = map { [ '/hour?key=reload',
     $_ % 10 ? () : 'Connection: close' ] } 1 .. $REQUESTS;
 my %old = map { $_ => 1 } map { $_->workers } @nginx;

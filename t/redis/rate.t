@@ -45,8 +45,6 @@ PLACE
     }
 SERVER
 
-stay_in(86400, 20);
-stay_in(3600, 20);
 my @nodes = map { my $n = LimitSliding::Test->new; $n->serve(%config); $n } 1 .. 2;
 my ($nginx) = @nodes;
 

@@ -43,12 +43,6 @@ F *next(const char *name) {
     return reinterpret_cast<F *>(dlsym(RTLD_NEXT, name));
 }
 
-#define NEXT(name)                                                                                 \
-    ([] {                                                                                          \
-        static auto *const f = next<decltype(name)>(#name);                                        \
-        return f;                                                                                  \
-    }())
-
 /* A child keeps the value of its parent, whose first thread has made it. */
 bool first_thread() {
     static thread_local const bool is = syscall(SYS_gettid) == getpid();
@@ -141,6 +135,12 @@ void begin_wait(Doing doing, int64_t until_ns) {
     own->until_ns = until_ns;
     own->turns++;
     own->doing = doing;
+    tell_if_last();
+}
+
+void say_goodbye() {
+    if (own == nullptr || own->pid != getpid()) { return; }
+    own->doing = Doing::Ends;
     tell_if_last();
 }
 
@@ -529,9 +529,10 @@ int kill(pid_t pid, int signal) noexcept {
 /* ---- children ---- */
 
 pid_t fork() noexcept {
-    if (page == nullptr || own == nullptr) { return NEXT(fork)(); }
+    static auto *const call = next<decltype(fork)>("fork");
+    if (own == nullptr) { return call(); }
     ClockSlot *const slot = take_slot(kUnborn);
-    const pid_t pid = NEXT(fork)();
+    const pid_t pid = call();
     if (pid < 0) {
         slot->pid = kNobody;
     } else if (pid > 0) {
@@ -550,10 +551,7 @@ pid_t fork() noexcept {
 pid_t vfork() noexcept { return fork(); }
 
 void _exit(int status) {
-    if (own != nullptr && own->pid == getpid()) {
-        own->doing = Doing::Ends;
-        tell_if_last();
-    }
+    say_goodbye();
     syscall(SYS_exit_group, status);
     __builtin_unreachable();
 }
@@ -584,10 +582,6 @@ int execve(const char *path, char *const *arguments, char *const *variables) noe
 }
 
 /* exit() ends without a call of _exit(). */
-__attribute__((destructor)) void end() {
-    if (own == nullptr || own->pid != getpid()) { return; }
-    own->doing = Doing::Ends;
-    tell_if_last();
-}
+__attribute__((destructor)) void end() { say_goodbye(); }
 
 } /* extern "C" */
