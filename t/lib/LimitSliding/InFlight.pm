@@ -18,14 +18,13 @@ use Exporter qw(import);
 use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(sum0);
-use POSIX ();
-use Time::HiRes ();
 
+use LimitSliding::Process;
 use LimitSliding::Test;
 
 our @EXPORT_OK = qw(silent_server);
 
-my %servers;              # pid of a server that never answers => the process that has begun it
+my @servers;              # those that never answer, until the test ends
 
 # Starts the nodes, and waits until Redis decides in all of their workers.
 # Options:
@@ -73,8 +72,7 @@ SERVER
 sub silent_server($reached = undef) {
     my $silent = IO::Socket::INET->new(Proto => 'tcp', Listen => 511,
         LocalAddr => '127.0.0.1') // die "listen: $!";
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
+    push @servers, bless({}, 'LimitSliding::Process')->begin(sub ($self) {
         my $select = IO::Select->new($silent);
         while (my @ready = $select->can_read) {
             for my $socket (@ready) {
@@ -87,15 +85,8 @@ sub silent_server($reached = undef) {
                 }
             }
         }
-        POSIX::_exit(0);
-    }
-    $servers{$pid} = $$;
+    });
     return $silent->sockport;
-}
-
-END {
-    local $?;
-    kill 'KILL', grep { $servers{$_} == $$ } keys %servers;
 }
 
 sub nodes($self) { return @{ $self->{nodes} } }
@@ -149,7 +140,7 @@ sub hold($self, $key, $n, $only = undef) {
     $self->{alive}{$key}{$_} = $sent{$_} for keys %sent;
 
     # workers remember a refusal for 25 ms
-    Time::HiRes::sleep(0.03) if $rejected;
+    sleep 0.03 if $rejected;
     return $rejected;
 }
 

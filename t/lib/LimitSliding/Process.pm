@@ -71,10 +71,10 @@ sub answer($self, $answer) {
     syswrite $self->{control}, encode_json($answer) . "\n";
 }
 
-# Ends it at once, with a signal.
-sub stop($self, $signal = 'KILL') {
+# Ends it at once.
+sub stop($self) {
     my $pid = $self->released // return;
-    kill $signal, $pid;
+    kill 'KILL', $pid;
     waitpid $pid, 0;
 }
 
