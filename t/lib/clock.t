@@ -139,6 +139,15 @@ sleep 1;
 is now() - $start, 1, '... does not hold the clock, nor one that spins';
 kill 'KILL', $pid;
 
+# A parent that takes note of a child's end, and one whose child takes the slot of another one.
+$start = now;
+my ($hour) = child(sub { sleep 3600 });
+for (1 .. 100) {
+    system '/bin/sh', '-c', '/bin/true; /bin/true';
+}
+is now() - $start, 0, 'the ends of 300 programs take no time';
+close $hour;
+
 # The library sees neither the writes of stdio nor the waits of a shell.
 open my $pipe, '-|', 'seq 1000000; exit' or die "seq: $!";
 sleep 1;

@@ -134,9 +134,11 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
     return true;
 }
 
-/* True if the process sleeps in a call that libc itself makes, so that the library does not see it:
- * stdio that writes to a full pipe, or wait3() of a shell.  Only its peer can end that. */
-bool sleeps_in_libc(int32_t pid) {
+/* True if the process sleeps in a call that only its peer or child can end.  libc itself makes some,
+ * which the library does not see: stdio that writes to a full pipe, or wait3() of a shell.  The
+ * state does not tell: wait4() shows S while it takes note of a child's end.  The kernel names the
+ * call only of a process that does not run. */
+bool sleeps_in_call(int32_t pid) {
     const int fd
         = open(("/proc/" + std::to_string(pid) + "/syscall").c_str(), O_RDONLY | O_CLOEXEC);
     char text[24];
@@ -178,7 +180,7 @@ void show() {
         n = fd < 0 ? 0 : read(fd, call, 40);
         call[n > 0 ? strcspn(call, "\n") : 0] = '\0';
         close(fd);
-        const char *const doings[] = {"runs", "waits", "settles", "ends"};
+        const char *const doings[] = {"runs", "waits", "settles", "reaps", "ends"};
         const int64_t until_ns = slot.until_ns;
         fprintf(stderr, "clock: %7d part %d %s %c until %.3f, call %s: %s\n", pid,
                 static_cast<int>(slot.part.load()), doings[static_cast<int>(slot.doing.load())],
@@ -260,7 +262,7 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
 
     const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
     if (!sleeps) { found.moves = true; }
-    if (!sleeps || (!is_idle(doing) && !sleeps_in_libc(pid))) {
+    if (!sleeps || (!is_idle(doing) && !sleeps_in_call(pid))) {
         (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
         return;
     }
@@ -282,12 +284,16 @@ Found look() {
     for (size_t i = 0; i < used; i++) {
         const ClockSlot &slot = page->slots[i];
         seen[i] = {slot.pid, slot.doing, slot.turns};
-        if (seen[i].pid == kUnborn && is_coming(i)) {
+        if (seen[i].pid != kUnborn) {
+            opened[i].unborn_since_ns = 0;
+        } else if (is_coming(i)) {
             found.servers_idle = false;
             found.moves = true;
         }
-        if (seen[i].pid > 0 && slot.part == Part::None) { seen[i].pid = kNobody; }
     }
+    const auto counts = [&](size_t i) {
+        return seen[i].pid > 0 && page->slots[i].part != Part::None;
+    };
 
     /* first those that may end the search */
     for (const bool idle : {false, true}) {
@@ -296,15 +302,16 @@ Found look() {
             found.moves = true;
         }
         for (size_t i = 0; i < used && found.servers_idle; i++) {
-            if (seen[i].pid > 0 && is_idle(seen[i].doing) == idle) {
+            if (counts(i) && is_idle(seen[i].doing) == idle) {
                 look_at(i, seen[i].pid, seen[i].doing, found);
             }
         }
     }
     for (size_t i = 0; i < page->used && found.servers_idle; i++) {
+        /* one that looked idle may have had a child first, in a slot that was free */
         const ClockSlot &slot = page->slots[i];
-        if (i >= used
-            || (seen[i].pid > 0 && (slot.turns != seen[i].turns || slot.doing != seen[i].doing))) {
+        if (i >= used || slot.pid != seen[i].pid
+            || (counts(i) && (slot.turns != seen[i].turns || slot.doing != seen[i].doing))) {
             found.servers_idle = false;
         }
     }

@@ -29,6 +29,7 @@ enum class Doing : int32_t {
     Runs,    /* it may do anything */
     Waits,   /* it is about to block, or blocked */
     Settles, /* a test: it goes on once all servers are idle */
+    Reaps,   /* it waits for a child, or already takes note of its end */
     Ends,    /* it is about to end */
 };
 

@@ -236,8 +236,8 @@ auto reading(int fd, Call call) {
 
 /* A call that really blocks, and whose end nothing announces but itself. */
 template <class Call>
-auto blocking(Call call) {
-    begin_wait(Doing::Waits, kNever);
+auto blocking(Doing doing, Call call) {
+    begin_wait(doing, kNever);
     own->strays += serves;
     auto result = call();
     end_wait();
@@ -486,7 +486,7 @@ int socket(int domain, int type, int protocol) noexcept {
 pid_t wait4(pid_t pid, int *status, int options, rusage *usage) {
     auto call = [=] { return static_cast<pid_t>(syscall(SYS_wait4, pid, status, options, usage)); };
     if (!takes_part()) { return call(); }
-    if ((options & WNOHANG) == 0) { return blocking(call); }
+    if ((options & WNOHANG) == 0) { return blocking(Doing::Reaps, call); }
 
     /* The kernel shows it as asleep while it looks for children, as in a handler of SIGCHLD. */
     const Doing doing = own->doing;
@@ -503,7 +503,7 @@ pid_t wait(int *status) { return wait4(-1, status, 0, nullptr); }
 
 int sigsuspend(const sigset_t *mask) {
     auto call = [=] { return static_cast<int>(syscall(SYS_rt_sigsuspend, mask, 8)); };
-    return takes_part() ? blocking(call) : call();
+    return takes_part() ? blocking(Doing::Waits, call) : call();
 }
 
 /* Returns once the process has stopped. */
