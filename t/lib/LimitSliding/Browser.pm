@@ -21,6 +21,7 @@ use MIME::Base64 qw(decode_base64);
 use POSIX qw(WNOHANG);
 
 use LimitSliding::Test;
+use parent 'LimitSliding::Process';
 
 my $PATIENCE = 60;        # Chromium is slow to start on a busy machine
 
@@ -38,8 +39,6 @@ my @ARGS = qw(--headless=new --no-sandbox --disable-gpu --no-first-run
 # Keys without a character, as WebDriver calls them.
 my %KEYS = (Tab => "\x{E004}", Enter => "\x{E007}", Escape => "\x{E00C}");
 
-my %running;              # chromedriver's pid => object, to be ended at exit
-
 # Returns what is missing to run a browser, undef if nothing is.
 sub lacking() {
     return $DRIVER && $CHROMIUM ? undef
@@ -50,7 +49,7 @@ sub lacking() {
 sub new($class) {
     my $reserved = LimitSliding::Test::reserve_port();
     my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1, CLEANUP => 1);
-    my $self = bless { owner => $$, dir => $dir, port => $reserved->{port},
+    my $self = bless { dir => $dir, port => $reserved->{port},
         lock => $reserved->{lock} }, $class;
 
     my $pid = fork() // die "fork: $!";
@@ -62,8 +61,7 @@ sub new($class) {
         open STDERR, '>&', \*STDOUT;
         exec $DRIVER, "--port=$self->{port}" or POSIX::_exit(127);
     }
-    $self->{pid} = $pid;
-    $running{$pid} = $self;
+    $self->adopt($pid, 'quit');
 
     wait_for(sub { IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $self->{port}) }, $PATIENCE) or die "no chromedriver\n";
@@ -137,12 +135,11 @@ sub log($self) {
 
 # Ends the browser.
 sub quit($self) {
-    my $pid = delete $self->{pid} // return;
+    my $pid = $self->released // return;
 
     eval { $self->_ask('DELETE', $self->{session}) } if $self->{session};
     kill 'TERM', $pid;
     wait_for(sub { waitpid($pid, WNOHANG) == $pid }) or kill 'KILL', $pid;
-    delete $running{$pid};
 
     # of its own accord, or not
     my $chromium = $self->{chromium} // return;
@@ -153,11 +150,6 @@ sub quit($self) {
 sub _is_ours($self, $pid) {
     open my $file, '<', "/proc/$pid/cmdline" or return 0;
     return index(<$file> // '', $self->{dir}) >= 0;
-}
-
-END {
-    local $?;
-    $_->{owner} == $$ && $_->quit for values %running;
 }
 
 
