@@ -16,7 +16,7 @@ use LimitSliding::Test qw(:DEFAULT places);
 srand 1;
 
 my $LIMIT       = 1000;
-my $REQUESTS    = 20_000;
+my $REQUESTS    = 5000;
 my $CONNECTIONS = 128;
 my $WORKERS     = 4;
 
@@ -197,7 +197,7 @@ for my $zone (qw(counter log)) {
 }
 ok !$result[1]{fallback}, '... by Redis';
 
-my @keys = map { "moving-$_" } 1 .. 150;
+my @keys = map { "moving-$_" } 1 .. 50;
 my @slots = uniq map { slot($_) } @keys;
 my $maps = maps();
 my $start = now;

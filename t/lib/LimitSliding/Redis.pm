@@ -273,6 +273,21 @@ sub ask($self, @words) {
     return $reply;
 }
 
+# Returns the replies to many commands, [words], which are sent at once.
+sub commands($self, @commands) {
+    my $socket = $self->connect;
+    syswrite $socket, join '', map { encode(@$_) } @commands;
+    my ($text, $at, @replies) = ('', 0);
+    while (@replies < @commands) {
+        sysread $socket, $text, 1 << 20, length $text or die "connection closed\n";
+        while (my ($reply, $end) = decode(\$text, $at)) {
+            push @replies, $reply;
+            $at = $end;
+        }
+    }
+    return @replies;
+}
+
 # Forgets the administrator's connection, which was closed.
 sub reconnect($self) {
     delete $self->{admin};

@@ -105,7 +105,7 @@ sub stay_in($window, $seconds) {
 
 # Calls $condition, every $step seconds, until it yields true, and returns that; false
 # in the end.
-sub wait_for($condition, $seconds = $PATIENCE, $step = 0.01) {
+sub wait_for($condition, $seconds = $PATIENCE, $step = 0.05) {
     my $deadline = now() + $seconds;
     while (1) {
         my $value = $condition->();

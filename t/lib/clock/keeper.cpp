@@ -51,6 +51,7 @@ struct Opened {
     int stat = -1;
     int bell = -1;
     std::vector<int> threads; /* stat of each but the first */
+    uint32_t threads_turn = 0; /* since when all of them have waited */
     int64_t unborn_since_ns = 0;
     int64_t zombie_since_ns = 0;
 } opened[kClockSlots];
@@ -92,11 +93,13 @@ Stat read_stat(int fd) {
     const ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
     if (n <= 0) { return stat; }
     text[n] = '\0';
-    const char *end = strrchr(text, ')');
-    if (end != nullptr) {
-        sscanf(end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %zu",
-               &stat.state, &stat.threads);
+    const char *at = strrchr(text, ')');
+    if (at == nullptr || at[1] == '\0') { return stat; }
+    stat.state = at[2];
+    for (int field = 2; field < 20 && at != nullptr; field++) {
+        at = strchr(at + 1, ' ');
     }
+    if (at != nullptr) { stat.threads = strtoul(at, nullptr, 10); }
     return stat;
 }
 
@@ -111,9 +114,11 @@ Stat stat_of(size_t i, int32_t pid) {
 }
 
 /* True if all threads but the first wait: a pool of threads may write a file, and nothing else
- * tells that. */
+ * tells that.  It gets its work from the first one. */
 bool threads_wait(size_t i, int32_t pid, size_t threads) {
     Opened &o = opened[i];
+    const uint32_t turn = page->slots[i].turns;
+    if (o.threads.size() + 1 == threads && o.threads_turn == turn) { return true; }
     if (o.threads.size() + 1 != threads) {
         forget_threads(o);
         const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
@@ -131,6 +136,7 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
             return false;
         }
     }
+    o.threads_turn = turn;
     return true;
 }
 
