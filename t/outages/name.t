@@ -10,13 +10,14 @@ use LimitSliding::Clock;
 
 my ($DIR, $HOSTS, $PRIVATE);
 
-# An NGINX with an /etc/hosts of its own, where that is possible.
+# An NGINX with an /etc/hosts of its own, and that asks no DNS server outside, where that
+# is possible.
 BEGIN {
     $DIR = tempdir(CLEANUP => 1);
     $HOSTS = "$DIR/hosts";
-    system "echo 127.0.0.9 private.test > $HOSTS";
+    system "echo 127.0.0.9 private.test > $HOSTS; echo nameserver 127.0.0.1 > $DIR/resolv.conf";
     my $enter = "unshare -m sh -c 'mount --bind $HOSTS /etc/hosts &&"
-        . ' exec "$@"\' sh';
+        . " mount --bind $DIR/resolv.conf /etc/resolv.conf &&" . ' exec "$@"\' sh';
     $PRIVATE = `$enter getent hosts private.test 2>/dev/null` =~ /127\.0\.0\.9/;
 
     if ($PRIVATE) {

@@ -178,7 +178,7 @@ sub start($self, $template) {
     my $ready = wait_for(sub {
         $self->_reap or $self->workers == $self->{worker_processes}
             && -s "$self->{dir}/nginx.pid";
-    });
+    }, $PATIENCE, 0.01);
     die "NGINX did not start:\n", $self->log
         unless $ready && $self->{pid};
 
