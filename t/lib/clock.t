@@ -184,10 +184,25 @@ cmp_ok time, '==', $utc - 86_400, '... of others only';
 
 # what a server waits for
 
-my $nginx = LimitSliding::Test->new->serve(server => 'location / { empty_gif; }');
+my $nginx = LimitSliding::Test->new->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=one:1m rate=5/1h;
+HTTP
+    location / { empty_gif; }
+    location /limits { limit_sliding_api write=on; }
+SERVER
 is $nginx->statuses(3, '/'), '200 200 200', 'requests';
 is LimitSliding::Clock::strays($nginx->workers), 0, 'NGINX waits for events only';
 cmp_ok LimitSliding::Clock::strays($nginx->master), '>', 0, '... but its master for signals';
+
+# A thread writes the limit, and then wakes the worker. Its own time is real.
+$start = now;
+my %written;
+for my $rate (1 .. 1000) {
+    my $path = "/limits/zones/one/key?key=a&rate=$rate";
+    $written{ $nginx->get($path, method => 'PUT')->{status} }++;
+}
+is_deeply \%written, { 200 => 1000 }, 'what a thread writes';
+is now() - $start, 0, '... holds the clock';
 
 # A worker has two threads, which end one after the other; its master hears of the last one.
 my $replaced = 0;

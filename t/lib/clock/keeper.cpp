@@ -45,13 +45,19 @@ ClockPage *page;
 std::string directory;
 bool trace;
 
+/* Files of a process or a thread in /proc. */
+struct Task {
+    int stat = -1;
+    int call = -1;
+};
+
 /* What the keeper has opened for a slot. */
 struct Opened {
     int32_t pid = kNobody;
-    int stat = -1;
+    Task first;
     int bell = -1;
-    std::vector<int> threads; /* stat of each but the first */
-    uint32_t threads_turn = 0; /* since when all of them have waited */
+    std::vector<Task> threads; /* but the first */
+    uint32_t threads_turn = 0; /* since when all of them have had no work */
     int64_t unborn_since_ns = 0;
     int64_t zombie_since_ns = 0;
 } opened[kClockSlots];
@@ -67,16 +73,26 @@ void pause_ns(int64_t ns) {
     nanosleep(&t, nullptr);
 }
 
+Task open_task(const std::string &in) {
+    return {open((in + "/stat").c_str(), O_RDONLY | O_CLOEXEC),
+            open((in + "/syscall").c_str(), O_RDONLY | O_CLOEXEC)};
+}
+
+void close_task(const Task &task) {
+    if (task.stat >= 0) { close(task.stat); }
+    if (task.call >= 0) { close(task.call); }
+}
+
 void forget_threads(Opened &o) {
-    for (int fd : o.threads) {
-        close(fd);
+    for (const Task &thread : o.threads) {
+        close_task(thread);
     }
     o.threads.clear();
 }
 
 void forget(Opened &o) {
     forget_threads(o);
-    if (o.stat >= 0) { close(o.stat); }
+    close_task(o.first);
     if (o.bell >= 0) { close(o.bell); }
     o = Opened();
 }
@@ -108,54 +124,59 @@ Stat stat_of(size_t i, int32_t pid) {
     if (o.pid != pid) {
         forget(o);
         o.pid = pid;
-        o.stat = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+        o.first = open_task("/proc/" + std::to_string(pid));
     }
-    return read_stat(o.stat);
+    return read_stat(o.first.stat);
+}
+
+/* Returns the call in which a process or a thread sleeps; -1 if it runs, or is gone.  Neither file
+ * tells enough.  The state is S while wait4() takes note of a child's end.  The call stays for a
+ * moment when somebody has woken the task already, and the state is R by then. */
+long sleeps_in(const Task &task) {
+    char text[24];
+    const ssize_t n = task.call < 0 ? -1 : pread(task.call, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    char *end;
+    const long call = strtol(text, &end, 10);
+    return end != text && read_stat(task.stat).state == 'S' ? call : -1;
 }
 
 /* True if all threads but the first wait: a pool of threads may write a file, and nothing else
- * tells that.  It gets its work from the first one. */
+ * tells that.  A thread without work waits in futex() until the first one has some; others wait for
+ * a lock of a file, which another process may have. */
 bool threads_wait(size_t i, int32_t pid, size_t threads) {
     Opened &o = opened[i];
     const uint32_t turn = page->slots[i].turns;
-    if (o.threads.size() + 1 == threads && o.threads_turn == turn) { return true; }
     if (o.threads.size() + 1 != threads) {
         forget_threads(o);
         const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
         DIR *directory = opendir(tasks.c_str());
         while (const dirent *entry = directory != nullptr ? readdir(directory) : nullptr) {
             if (atoi(entry->d_name) <= 0 || atoi(entry->d_name) == pid) { continue; }
-            o.threads.push_back(
-                open((tasks + entry->d_name + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+            o.threads.push_back(open_task(tasks + entry->d_name));
         }
         if (directory != nullptr) { closedir(directory); }
+    } else if (o.threads_turn == turn) {
+        return true;
     }
-    for (int fd : o.threads) {
-        if (read_stat(fd).state != 'S') {
+    bool have_work = false;
+    for (const Task &thread : o.threads) {
+        const long call = sleeps_in(thread);
+        if (call != SYS_futex && call != SYS_fcntl) {
             forget_threads(o); /* it may be gone */
             return false;
         }
+        have_work |= call != SYS_futex;
     }
-    o.threads_turn = turn;
+    if (!have_work) { o.threads_turn = turn; }
     return true;
 }
 
 /* True if the process sleeps in a call that only its peer or child can end.  libc itself makes some,
- * which the library does not see: stdio that writes to a full pipe, or wait3() of a shell.  The
- * state does not tell: wait4() shows S while it takes note of a child's end.  The kernel names the
- * call only of a process that does not run. */
-bool sleeps_in_call(int32_t pid) {
-    const int fd
-        = open(("/proc/" + std::to_string(pid) + "/syscall").c_str(), O_RDONLY | O_CLOEXEC);
-    char text[24];
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) { close(fd); }
-    if (n <= 0) { return false; }
-    text[n] = '\0';
-    char *end;
-    const long call = strtol(text, &end, 10);
-    return end != text
-           && (call == SYS_read || call == SYS_write || call == SYS_writev || call == SYS_wait4);
+ * which the library does not see: stdio that writes to a full pipe, or wait3() of a shell. */
+bool sleeps_in_call(size_t i) {
+    const long call = sleeps_in(opened[i].first);
+    return call == SYS_read || call == SYS_write || call == SYS_writev || call == SYS_wait4;
 }
 
 void ring(size_t i) {
@@ -266,9 +287,13 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
         return;
     }
 
-    const bool sleeps = state == 'S' && (threads == 1 || threads_wait(i, pid, threads));
+    /* a thread that has just done its work has woken the first one by then */
+    const bool sleeps
+        = state == 'S'
+          && (threads == 1
+              || (threads_wait(i, pid, threads) && stat_of(i, pid).state == 'S'));
     if (!sleeps) { found.moves = true; }
-    if (!sleeps || (!is_idle(doing) && !sleeps_in_call(pid))) {
+    if (!sleeps || (!is_idle(doing) && !sleeps_in_call(i))) {
         (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
         return;
     }
