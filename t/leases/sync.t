@@ -207,7 +207,7 @@ is api_key($nginx[0], 'cost', 'h', 'POST', '&cost=-300')->{used}, 1000,
 api_key($nginx[1], 'cost', 'i', 'POST', '&cost=5000');
 my $owes = sub {
     my $wait = header($nginx[0]->get('/cost?key=i&cost=1'), 'Retry-After');
-    return ($wait // 0) > 3 * 30 * 86400;
+    return ($wait || 0) > 3 * 30 * 86_400;
 };
 ok wait_for($owes), 'one that owes by another node: several windows';
 sleep 1.2;                # until Redis is asked again

@@ -85,14 +85,9 @@ sub outage($key) {
     return $seconds;
 }
 
-# the machine may be late in one of the rounds, or in most
-my @seconds;
-for my $try (1 .. 3) {
-    @seconds = sort { $a <=> $b } map { outage($_) } 1 .. $ROUNDS;
-    note join ' ', map { sprintf '%.2f', $_ } @seconds;
-    last if $seconds[-2] < 0.4;
-}
-cmp_ok $seconds[-2], '<', 0.4, '... and hears of soon after it was away';
+my @seconds = sort { $a <=> $b } map { outage($_) } 1 .. $ROUNDS;
+note join ' ', map { sprintf '%.2f', $_ } @seconds;
+cmp_ok $seconds[-1], '<=', 0.1, '... and hears of soon after it was away';
 
 $fleet->finish;
 $fake->stop;

@@ -40,12 +40,19 @@ sub connect($self, %opt) {
 # method => 'HEAD', body => '...', and those of connect(), or socket => an open
 # connection, which is then kept. Returns what read_response() does.
 sub get($self, $path, %opt) {
-    my $socket = $self->send_request($path, %opt);
+    my $socket = $self->_send($path, %opt);
     return $self->read_response($socket, $opt{method} // 'GET');
 }
 
-# The first half of get(): sends the request, and returns its connection.
+# The first half of get(): sends the request, and returns its connection, once servers have
+# done what they can: requests come in the order in which they are sent.
 sub send_request($self, $path, %opt) {
+    my $socket = $self->_send($path, %opt);
+    select undef, undef, undef, 0;
+    return $socket;
+}
+
+sub _send($self, $path, %opt) {
     my $socket = $opt{socket} // $self->connect(%opt);
     my $body = $opt{body} // '';
     local $SIG{PIPE} = 'IGNORE';

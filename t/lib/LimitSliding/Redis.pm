@@ -230,12 +230,6 @@ sub tls_port($self) { return $self->{tls_port} }
 sub path($self)     { return "$self->{dir}/redis.sock" }
 sub pid($self)      { return $self->{pid} }
 
-# Returns how often another process has taken the processor from this server.
-sub preempted($self) {
-    open my $file, '<', "/proc/$self->{pid}/status" or die "/proc/$self->{pid}/status: $!";
-    return (map { /^nonvoluntary_ctxt_switches:\s+(\d+)/ } <$file>)[0];
-}
-
 # Returns the parameter of NGINX's `server` directive.
 sub server($self) {
     return "$self->{address}:$self->{port}";

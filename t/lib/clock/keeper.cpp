@@ -143,7 +143,8 @@ long sleeps_in(const Task &task) {
 
 /* True if all threads but the first wait: a pool of threads may write a file, and nothing else
  * tells that.  A thread without work waits in futex() until the first one has some; others wait for
- * a lock of a file, which another process may have. */
+ * events, or for a lock of a file, which another process may have.  One that sleeps goes on by
+ * itself, as its time is real. */
 bool threads_wait(size_t i, int32_t pid, size_t threads) {
     Opened &o = opened[i];
     const uint32_t turn = page->slots[i].turns;
@@ -162,7 +163,7 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
     bool have_work = false;
     for (const Task &thread : o.threads) {
         const long call = sleeps_in(thread);
-        if (call != SYS_futex && call != SYS_fcntl) {
+        if (call < 0 || call == SYS_nanosleep || call == SYS_clock_nanosleep) {
             forget_threads(o); /* it may be gone */
             return false;
         }
