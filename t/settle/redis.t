@@ -244,7 +244,7 @@ for my $how (sort keys %gone) {
     $_->close for @held;
     my $r = $nginx->get('/limits');
     is header($r, 'X-Seconds'), '0.000', "$how: nobody waits";
-    sleep 0.25;               # the timeout
+    sleep 0.5;                # the timeout, also of those that waited for the others' call
     is unsettled($nginx), $lost + 7 + 2 + 15, '... what was not settled is counted';
     $mend->();
     ok wait_healthy(), '... and Redis decides again';
