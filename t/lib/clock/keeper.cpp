@@ -173,8 +173,8 @@ bool threads_wait(size_t i, int32_t pid, size_t threads) {
     return true;
 }
 
-/* True if the process sleeps in a call that only its peer or child can end.  libc itself makes some,
- * which the library does not see: stdio that writes to a full pipe, or wait3() of a shell. */
+/* True if the process sleeps in a call that only its peer or child can end.  libc itself makes
+ * some, which the library does not see: stdio that writes to a full pipe, or wait3() of a shell. */
 bool sleeps_in_call(size_t i) {
     const long call = sleeps_in(opened[i].first);
     return call == SYS_read || call == SYS_write || call == SYS_writev || call == SYS_wait4;
@@ -291,8 +291,7 @@ void look_at(size_t i, int32_t pid, Doing doing, Found &found) {
     /* a thread that has just done its work has woken the first one by then */
     const bool sleeps
         = state == 'S'
-          && (threads == 1
-              || (threads_wait(i, pid, threads) && stat_of(i, pid).state == 'S'));
+          && (threads == 1 || (threads_wait(i, pid, threads) && stat_of(i, pid).state == 'S'));
     if (!sleeps) { found.moves = true; }
     if (!sleeps || (!is_idle(doing) && !sleeps_in_call(i))) {
         (part == Part::Test ? found.tests_idle : found.servers_idle) = false;
@@ -323,9 +322,8 @@ Found look() {
             found.moves = true;
         }
     }
-    const auto counts = [&](size_t i) {
-        return seen[i].pid > 0 && page->slots[i].part != Part::None;
-    };
+    const auto counts
+        = [&](size_t i) { return seen[i].pid > 0 && page->slots[i].part != Part::None; };
 
     /* first those that may end the search */
     for (const bool idle : {false, true}) {
