@@ -282,9 +282,6 @@ like header(ask('/page', 'Authorization: Bearer c'), 'RateLimit'),
     qr/"organizations";r=0.*"teams";r=1.*"users";r=8/, '... as the fields tell';
 
 
-# Changed here: where the provider is, that it speaks in plain text, and the limit. Requests
-# begin with either of its servers in turn, and the first does not answer.
-my $dead = LimitSliding::Test::reserve_port();
 recipe(qr/zone=running/);
 my @reports = map { $nginx->send_request('/reports/long') } 1 .. 3;
 is ask('/reports/')->{status}, 429, 'at once: three';
@@ -293,6 +290,9 @@ is ask('/reports/')->{status}, 403, 'at once: one ended';
 undef @reports;
 
 
+# Changed here: where the provider is, that it speaks in plain text, and the limit. Requests
+# begin with either of its servers in turn, and the first does not answer.
+my $dead = LimitSliding::Test::reserve_port();
 recipe(qr/upstream provider/, '', '192.0.2.10:443' => "127.0.0.1:$dead->{port}",
     '192.0.2.11:443' => '127.0.0.1:' . $backend->port . ' max_fails=0', 'https://' => 'http://',
     '=600r/m' => '=30/1h', 'settle=$attempts;' => 'settle=$attempts; limit_sliding_headers x;');

@@ -271,15 +271,7 @@ sub ask($self, @words) {
 sub commands($self, @commands) {
     my $socket = $self->connect;
     syswrite $socket, join '', map { encode(@$_) } @commands;
-    my ($text, $at, @replies) = ('', 0);
-    while (@replies < @commands) {
-        sysread $socket, $text, 1 << 20, length $text or die "connection closed\n";
-        while (my ($reply, $end) = decode(\$text, $at)) {
-            push @replies, $reply;
-            $at = $end;
-        }
-    }
-    return @replies;
+    return _receive($socket, scalar @commands);
 }
 
 # Forgets the administrator's connection, which was closed.
@@ -304,14 +296,20 @@ sub send_command($socket, @words) {
 }
 
 sub receive_reply($socket) {
-    my $text = '';
+    return (_receive($socket, 1))[0];
+}
+
+sub _receive($socket, $n) {
+    my ($text, $at, @replies) = ('', 0);
     while (1) {
-        my ($reply, $end) = decode(\$text);
-        return $reply if $end;
+        while (@replies < $n && (my ($reply, $end) = decode(\$text, $at))) {
+            push @replies, $reply;
+            $at = $end;
+        }
+        return @replies if @replies == $n;
         IO::Select->new($socket)->can_read($PATIENCE)
             or die "no reply in $PATIENCE s\n";
-        sysread $socket, $text, 65536, length $text
-            or die "connection closed\n";
+        sysread $socket, $text, 1 << 20, length $text or die "connection closed\n";
     }
 }
 

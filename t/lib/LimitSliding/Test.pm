@@ -415,8 +415,9 @@ sub test_config($self, $template = undef) {
         $self->write_file($name, $text);
     }
 
-    my $pid = open my $pipe, '-|';      # without a shell, of which a file has hundreds
-    if (!($pid // die "fork: $!")) {
+    # without a shell: some files test hundreds
+    my $pid = open(my $pipe, '-|') // die "fork: $!";
+    if (!$pid) {
         open STDIN,  '<',  '/dev/null';
         open STDERR, '>&', \*STDOUT;
         exec $NGINX, '-t', '-p', "$self->{dir}/", '-c', "$self->{dir}/$name"

@@ -36,7 +36,7 @@ ClockSlot *own; /* of this process; nullptr if it takes no part */
 char directory[256];
 int bell = -1;         /* a FIFO that the keeper writes to when it is this one's turn */
 bool serves;           /* has made an epoll: it waits there, and nowhere else */
-bool settled;          /* a test has just waited for descriptors, and all servers were idle then */
+bool settled;          /* a test has just found something to read, and all servers were idle */
 char settings[2][600]; /* NAME=VALUE of what brings a program here */
 
 template <class F>
@@ -191,7 +191,7 @@ int wait_until(int64_t until_ns, Look look, Block block) {
         if (found < 0) { return found; }
         if (found > 0 || page->mono_ns >= until_ns) {
             if (quiet) {
-                settled = own->part == Part::Test;
+                settled = found > 0 && own->part == Part::Test;
                 return found;
             }
             settle();
@@ -489,6 +489,7 @@ int accept(int fd, sockaddr *address, socklen_t *length) { return accept4(fd, ad
 int close(int fd) {
     const int error = errno;
     char byte;
+    errno = 0;
     const bool hangs_up
         = takes_part() && own->part == Part::Test
           && (syscall(SYS_recvfrom, fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, nullptr, nullptr) > 0
