@@ -149,12 +149,7 @@ static void has_room_for_all(void **state) {
 
 /* Places are used again, so nothing leaks however long it goes on. */
 static void forgets_what_is_gone(void **state) {
-    /* TSan takes long, and has nothing to find in one thread. */
-#ifdef __SANITIZE_THREAD__
-    const uint64_t all = 20000;
-#else
-    const uint64_t all = 300000;
-#endif
+    const uint64_t all = draws(300000);
     Overrides *table = make_table(2000);
 
     (void)state;

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS 300
+#define ROUNDS draws(300)
 #define SURVIVORS 2
 #define VICTIM SURVIVORS
 #define PROCESSES (SURVIVORS + 1)

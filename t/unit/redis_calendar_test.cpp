@@ -152,7 +152,7 @@ void run(Run *run) {
     forget_all();
     run->zone = make_zone_for(&run->policy, 32768);
 
-    for (int i = 0; i < 250; i++) {
+    for (unsigned i = 0; i < draws(250); i++) {
         if (random_below(&run->random, 2) == 0) { run->advance(); }
 
         uint64_t cost = random_below(&run->random, run->limit + 2);
@@ -231,7 +231,7 @@ void lasts_for_the_longest_windows(void **) {
             Run one = {policy, 2, 2, false, make_zone_for(&policy, 32768), utc(2026, 12, 31), 1};
             one.now_ms = one.end_ms();
 
-            for (int i = 0; i < 800; i++) {
+            for (unsigned i = 0; i < draws(800); i++) {
                 uint64_t end_ms = one.end_ms();
                 one.decide(1, Purpose::kConsume);
                 one.decide(1, Purpose::kConsume);

@@ -16,7 +16,7 @@
 using namespace limit_sliding;
 
 #define START_MS 1700000000000ull
-#define HISTORIES 260
+#define HISTORIES draws(260)
 #define HISTORY_STEPS 120
 
 /* Scripts of script_sha, and the number that is added where rejected units are recorded. */

@@ -14,7 +14,7 @@
 
 using namespace limit_sliding;
 
-#define HISTORIES 400
+#define HISTORIES draws(400)
 #define HISTORY_STEPS 200
 #define START_MS 1700000000000ull
 

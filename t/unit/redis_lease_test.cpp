@@ -14,7 +14,7 @@
 
 using namespace limit_sliding;
 
-#define RUNS 240
+#define RUNS draws(240)
 #define CALLS 400
 #define START_MS 1700000000123ull
 

@@ -15,7 +15,7 @@
 
 #define START_MS 1700000000000ull
 #define BATCH 50
-#define ROUNDS 120
+#define ROUNDS draws(120)
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 using namespace limit_sliding;
 
-#define HISTORIES 200
+#define HISTORIES draws(200)
 #define ZONE_BYTES (64 * MEGABYTE_ZONE_BYTES / 64 / 128 * 128)
 
 /* Adding a member takes its time. */

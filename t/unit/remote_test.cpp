@@ -266,7 +266,7 @@ static void *hammer(void *data) {
     Refusals *refusals = static_cast<Refusals *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < ROUNDS; i++) {
         uint64_t hash = random_below(&random, 16) * 0x9e3779b97f4a7c15;
 
         if (i % 2) {

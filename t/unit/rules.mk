@@ -85,4 +85,4 @@ tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
 unit-programs: $(unit_TESTS)
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
-	@$(PROVE) $(unit_TESTS)
+	@LIMIT_SLIDING_ALL=1 $(PROVE) $(unit_TESTS)

@@ -12,7 +12,7 @@
 #include "core/rules/counter_kinds.hpp"
 #include "support.hpp"
 
-#define HISTORIES 8000
+#define HISTORIES draws(8000)
 #define REQUESTS 2500
 #define KEY 1
 
