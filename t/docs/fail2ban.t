@@ -253,13 +253,8 @@ my @options = ('-c', $config, '-s', "$dir/f2b.sock", '-p', "$dir/f2b.pid",
 $nginx->write_file('fail2ban/fail2ban.local',
     "[Definition]\ndbfile = :memory:\n");
 
-my $pid = fork() // die "fork: $!";
-if (!$pid) {
-    open STDOUT, '>', "$dir/f2b.out";
-    open STDERR, '>&', \*STDOUT;
-    exec @FAIL2BAN, "$ROOT/usr/bin/fail2ban-server", @options, '-f', 'start'
-        or POSIX::_exit(127);
-}
+my $pid = LimitSliding::Process::program("$dir/f2b.out", @FAIL2BAN,
+    "$ROOT/usr/bin/fail2ban-server", @options, '-f', 'start');
 END { local $?; kill 'KILL', $pid if $pid }
 
 sub content($name) {

@@ -136,12 +136,9 @@ pool:
 YAML
     close $file or die "nutcracker: $!";
 
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        exec $program, '-c', $redis->{dir} . '/nutcracker.yml',
-            '-o', $redis->{dir} . '/nutcracker.log',
-            '-a', '127.0.0.1', '-s', $stats->{port} or POSIX::_exit(127);
-    }
+    my $pid = LimitSliding::Process::program("$redis->{dir}/nutcracker.out", $program,
+        '-c', "$redis->{dir}/nutcracker.yml", '-o', "$redis->{dir}/nutcracker.log",
+        '-a', '127.0.0.1', '-s', $stats->{port});
 
     my $server = "127.0.0.1:$listen->{port}";
     ok wait_for(sub { IO::Socket::INET->new($server) }), 'Twemproxy listens';

@@ -18,7 +18,6 @@ use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use POSIX ();
 
 use LimitSliding::Test;
 use parent -norequire, 'LimitSliding::Test';
@@ -206,20 +205,10 @@ sub words($text) {
 sub try_config($self, $template) {
     $self->write_file('test.conf', $self->expand($template));
     my ($nginx) = ($self->binaries)[1];
-    my $pid = $self->preloaded(sub {
-        my $pid = open(my $pipe, '-|') // die "fork: $!";
-        if (!$pid) {
-            open STDERR, '>&', \*STDOUT;
-            exec $nginx, '-t', '-p', $self->dir . '/', '-c', $self->dir . '/test.conf'
-                or POSIX::_exit(127);
-        }
-        $self->{pipe} = $pipe;
-        $pid;
+    return $self->preloaded(sub {
+        LimitSliding::Process::output_of($nginx, '-t', '-p', $self->dir . '/',
+            '-c', $self->dir . '/test.conf');
     });
-    my $pipe = delete $self->{pipe};
-    my $output = do { local $/; <$pipe> // '' };
-    close $pipe;
-    return ($?, $output);
 }
 
 # Returns where a process crashed, by what was logged; those that are known are

@@ -52,16 +52,10 @@ sub new($class) {
     my $self = bless { dir => $dir, port => $reserved->{port},
         lock => $reserved->{lock} }, $class;
 
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        $ENV{HOME} = $ENV{TMPDIR} = $dir;
-        delete @ENV{qw(http_proxy https_proxy all_proxy)};
-        open STDIN,  '<', '/dev/null';
-        open STDOUT, '>', "$dir/driver.out";
-        open STDERR, '>&', \*STDOUT;
-        exec $DRIVER, "--port=$self->{port}" or POSIX::_exit(127);
-    }
-    $self->adopt($pid, 'quit');
+    local @ENV{qw(HOME TMPDIR)} = ($dir, $dir);
+    delete local @ENV{qw(http_proxy https_proxy all_proxy)};
+    $self->adopt(LimitSliding::Process::program("$dir/driver.out", $DRIVER,
+        "--port=$self->{port}"), 'quit');
 
     wait_for(sub { IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $self->{port}) }, $PATIENCE) or die "no chromedriver\n";

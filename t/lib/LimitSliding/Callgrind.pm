@@ -96,14 +96,9 @@ CONF
 CONF
     close $conf or die "nginx.conf: $!";
 
-    $self->{pid} = fork // die "fork: $!";
-    if ($self->{pid} == 0) {
-        open STDOUT, '>', "$self->{dir}/log";
-        open STDERR, '>&', \*STDOUT;
-        $ENV{LD_PRELOAD} = $clock if $opt{paced};
-        exec _valgrind($self->{dir}), $ENV{LIMIT_SLIDING_NGINX}, '-p',
-            $self->{dir}, '-c', "$self->{dir}/nginx.conf" or POSIX::_exit(127);
-    }
+    local $ENV{LD_PRELOAD} = $opt{paced} ? $clock : $ENV{LD_PRELOAD} // '';
+    $self->{pid} = LimitSliding::Process::program("$self->{dir}/log", _valgrind($self->{dir}),
+        $ENV{LIMIT_SLIDING_NGINX}, '-p', $self->{dir}, '-c', "$self->{dir}/nginx.conf");
 
     return $self;
 }

@@ -189,14 +189,9 @@ $limit    @{[ $opt{rules} // '' ]}
 CONF
     close $conf or die "haproxy.cfg: $!";
 
-    my $pid = fork // die "fork: $!";
-    if ($pid == 0) {
-        open STDOUT, '>', "$dir/out";
-        open STDERR, '>&', \*STDOUT;
-        $ENV{LD_LIBRARY_PATH} = join ':', @LIBRARIES if @LIBRARIES;
-        exec @{ $opt{wrapper} // [] }, $HAPROXY, '-db', '-f',
-            "$dir/haproxy.cfg" or POSIX::_exit(127);
-    }
+    local $ENV{LD_LIBRARY_PATH} = join ':', @LIBRARIES, $ENV{LD_LIBRARY_PATH} // ();
+    my $pid = LimitSliding::Process::program("$dir/out", @{ $opt{wrapper} // [] }, $HAPROXY,
+        '-db', '-f', "$dir/haproxy.cfg");
 
     my $owner = $$;
     my $stop = $haproxies{$pid} = sub {

@@ -22,6 +22,33 @@ use Socket qw(AF_UNIX PF_UNSPEC SOCK_STREAM);
 
 my %living;               # pid => object
 
+# Starts a program, without a shell. Appends what it prints to a file. Returns its pid.
+sub program($output, @command) {
+    my $pid = fork() // die "fork: $!";
+    return $pid if $pid;
+    open STDIN,  '<',  '/dev/null';
+    open STDOUT, '>>', $output;
+    _become(@command);
+}
+
+# Runs a program, without a shell. Returns its status, as $? has it, and what it prints.
+sub output_of(@command) {
+    my $pid = open(my $pipe, '-|') // die "fork: $!";
+    if (!$pid) {
+        open STDIN, '<', '/dev/null';
+        _become(@command);
+    }
+    my $output = do { local $/; <$pipe> // '' };
+    close $pipe;
+    return ($?, $output);
+}
+
+sub _become(@command) {
+    open STDERR, '>&', \*STDOUT;
+    { no warnings 'exec'; exec { $command[0] } @command }
+    POSIX::_exit(127);
+}
+
 # Keeps account of a process that is there. `end` is the name of the method that ends it.
 sub adopt($self, $pid, $end) {
     @$self{qw(pid owner end)} = ($pid, $$, $end);

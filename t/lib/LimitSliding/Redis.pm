@@ -107,15 +107,8 @@ sub start($self, %config) {
     }
     close $file or die "$dir/redis.conf: $!";
 
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        open STDIN,  '<',  '/dev/null';
-        open STDOUT, '>>', "$dir/redis.out";
-        open STDERR, '>&', \*STDOUT;
-        exec $self->{program}, "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()
-            or POSIX::_exit(127);
-    }
-    $self->adopt($pid, 'kill9');
+    $self->adopt(LimitSliding::Process::program("$dir/redis.out", $self->{program},
+        "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()), 'kill9');
 
     wait_for(sub {
         $self->_reap or -S "$dir/redis.sock" && eval { $self->ask('PING') };

@@ -189,17 +189,8 @@ sub start($self, $template) {
 # ours, and returns at once.
 sub spawn($self, $template) {
     $self->write_file('nginx.conf', $self->expand($template));
-
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        open STDIN,  '<',  '/dev/null';
-        open STDOUT, '>>', "$self->{dir}/nginx.out";
-        open STDERR, '>&', \*STDOUT;
-        exec $NGINX, '-p', "$self->{dir}/", '-c', "$self->{dir}/nginx.conf"
-            or POSIX::_exit(127);
-    }
-
-    $self->adopt($pid, 'stop');
+    $self->adopt(LimitSliding::Process::program("$self->{dir}/nginx.out", $NGINX,
+        '-p', "$self->{dir}/", '-c', "$self->{dir}/nginx.conf"), 'stop');
 }
 
 # Starts NGINX with the directives of a section: see template(). Stops the one
@@ -415,18 +406,9 @@ sub test_config($self, $template = undef) {
         $self->write_file($name, $text);
     }
 
-    # without a shell: some files test hundreds
-    my $pid = open(my $pipe, '-|') // die "fork: $!";
-    if (!$pid) {
-        open STDIN,  '<',  '/dev/null';
-        open STDERR, '>&', \*STDOUT;
-        exec $NGINX, '-t', '-p', "$self->{dir}/", '-c', "$self->{dir}/$name"
-            or POSIX::_exit(127);
-    }
-    my $output = do { local $/; <$pipe> // '' };
-    close $pipe;
-
-    return ($? >> 8 || $? & 127, $output, $text);
+    my ($status, $output) = LimitSliding::Process::output_of($NGINX, '-t',
+        '-p', "$self->{dir}/", '-c', "$self->{dir}/$name");
+    return ($status >> 8 || $status & 127, $output, $text);
 }
 
 # Runs `nginx -s` of a configuration, for the master that runs. Returns its exit
