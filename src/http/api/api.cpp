@@ -128,7 +128,7 @@ constexpr ParamRule<LocConf> kRules[] = {{{"write="}, set_write}};
 
 } // namespace
 
-char *api_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *data) {
+extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, void *data) {
     auto &conf = *static_cast<LocConf *>(data);
     auto &location = core_loc_conf(cf);
 

@@ -8,9 +8,6 @@
 
 namespace limit_sliding {
 
-/* Reads "limit_sliding_api [write=on|off]". */
-char *api_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
 /* Merges the handler, and returns true if the API answers in the location. */
 bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf);
 

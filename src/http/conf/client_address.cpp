@@ -53,7 +53,7 @@ ngx_str_t address_of(sockaddr *sa) {
 
 } // namespace
 
-char *client_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.client_ipv4 != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 

@@ -9,9 +9,6 @@
 
 namespace limit_sliding {
 
-/* Reads "limit_sliding_client [ipv4=bits] [ipv6=bits]".  An omitted prefix gets its default. */
-char *client_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
 ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 
 /* Collects the prefixes of $limit_sliding_client in a location: in the zones of its limits and,

@@ -6,7 +6,7 @@
 
 #include "http/conf/limit_set.hpp"
 #include "http/conf/zone.hpp"
-#include "http/module.hpp"
+#include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
 
@@ -20,12 +20,9 @@ struct MainConf {
     ngx_int_t context_index;         /* index of the variable that holds a request's Context */
     ZoneClients api_clients;         /* longest prefixes in locations of the API */
 
-    /* Set if some location needs a stage, the log phase, API writes or the header filter. */
-    bool stages[kStages];
-    bool settles; /* "settle=" or "count_status=" */
-    bool charges; /* "limit_sliding_api write=on" */
-    bool owes;    /* any key may be charged: by the API, or by Lua, as ngx_lua is loaded */
-    bool header_filter;
+    ngx_uint_t needs; /* the mask of module.h */
+    bool charges;     /* "limit_sliding_api write=on" */
+    bool owes;        /* any key may be charged: by the API, or by Lua, as ngx_lua is loaded */
 };
 
 /* Bits of LocConf::headers. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/table/zone.hpp"
-#include "http/module.hpp"
+#include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/seats.hpp"

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Readers of directives, and the checks that follow once more of the configuration is read. */
+/* What directives share, and the checks that follow once more of the configuration is read. */
 
 #pragma once
 
@@ -8,13 +8,6 @@
 #include "http/values/parameter.hpp"
 
 namespace limit_sliding {
-
-char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *redis_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *limit_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *status_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *log_level_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *headers_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* Set parameters of limit_sliding_zone, after its algorithm.  All but set_redis() need redis=. */
 bool set_redis(const Param &param, ZoneConf &zone);

@@ -190,7 +190,7 @@ bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
 
 } // namespace
 
-char *limit_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
     if (words.size() == 2 && view(words[1]) == "off") { return parse_off(place); }
@@ -219,7 +219,8 @@ char *limit_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     limit.settles = limit.settle != nullptr || !limit.count_status.empty();
     if (!add_limit(cf, place, limit)) { return conf_failed(); }
 
-    main_conf(cf).settles |= limit.settles;
+    if (limit.settles) { main_conf(cf).needs |= NGX_HTTP_LIMIT_SLIDING_SETTLES; }
+
     return NGX_CONF_OK;
 }
 

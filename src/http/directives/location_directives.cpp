@@ -59,7 +59,7 @@ constexpr ParamRule<LocConf> header_rules[] = {
 
 } // namespace
 
-char *status_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.status_code != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
@@ -68,7 +68,7 @@ char *status_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     return conf_result(param.get_number("status", 400, 599, place.status_code));
 }
 
-char *log_level_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.log_level != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
@@ -87,7 +87,11 @@ char *log_level_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
                       &word);
 }
 
-char *headers_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+extern "C" char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
+    return ngx_conf_set_flag_slot(cf, cmd, &static_cast<LocConf *>(conf)->dry_run);
+}
+
+extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.headers != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 

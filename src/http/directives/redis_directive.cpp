@@ -75,7 +75,7 @@ bool invalid_name(ngx_conf_t *cf, const Redis &redis) {
 
 } // namespace
 
-char *redis_directive(ngx_conf_t *cf, ngx_command_t *, void *) {
+extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *, void *) {
     auto &name = words_of(cf)[1];
     if (name.len == 0) { return conf_failed("has an empty name"); }
 

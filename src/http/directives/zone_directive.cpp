@@ -417,7 +417,7 @@ constexpr ParamName of_place[]
 
 } // namespace
 
-char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
+extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
     auto words = words_of(cf);
     if (starts_with(view(words[1]), "zone=")) {
         return conf_error(cf, "\"%V\" must have a key before \"%V\"", &cmd->name, &words[1]);

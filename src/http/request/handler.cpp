@@ -2,8 +2,6 @@
 
 /* Decides requests in NGINX's phases.  src/README.md describes the path of a request. */
 
-#include "http/request/handler.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -581,16 +579,23 @@ ngx_int_t next_handler(ngx_http_request_t *r) {
     return NGX_OK;
 }
 
-} // namespace
-
 template <Stage kStage>
-ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *) {
+ngx_int_t check_stage(ngx_http_request_t *r) {
     const auto &conf = loc_conf(r);
     const Group *group = conf.groups[kStage];
     return group != nullptr && r == r->main ? run_stage(r, conf, group) : next_handler(r);
 }
 
-template ngx_int_t check_stage<kBeforeAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
-template ngx_int_t check_stage<kAfterAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
+} // namespace
+
+extern "C" ngx_int_t ngx_http_limit_sliding_check_before_auth(ngx_http_request_t *r,
+                                                              ngx_http_phase_handler_t *) {
+    return check_stage<kBeforeAuth>(r);
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_check_after_auth(ngx_http_request_t *r,
+                                                             ngx_http_phase_handler_t *) {
+    return check_stage<kAfterAuth>(r);
+}
 
 } // namespace limit_sliding

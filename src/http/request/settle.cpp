@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/request/handler.hpp"
+#include "http/module.h"
 
 #include <algorithm>
 
@@ -105,7 +105,7 @@ void count(Claim claim) {
 
 } // namespace
 
-ngx_int_t settle_handler(ngx_http_request_t *r) {
+extern "C" ngx_int_t ngx_http_limit_sliding_settle(ngx_http_request_t *r) {
     if (r != r->main) { return NGX_OK; }
 
     if (auto *ctx = get_ctx(r); ctx != nullptr) {

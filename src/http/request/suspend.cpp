@@ -2,7 +2,7 @@
 
 #include "http/request/suspend.hpp"
 
-#include "http/module.hpp"
+#include "http/module.h"
 #include "ngx/event.hpp"
 
 namespace limit_sliding {

@@ -66,8 +66,6 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return print_retry_after(r, ctx.retry_after, ms);
 }
 
-ngx_http_output_header_filter_pt next_header_filter;
-
 /* The claims that header fields describe, and the one that the X- fields show. */
 struct Told {
     Claim *shown; /* claim for the X- fields; nullptr: no claim is described */
@@ -227,21 +225,6 @@ void keep_one_retry_after(ngx_http_request_t *r) {
     });
 }
 
-ngx_int_t header_filter(ngx_http_request_t *r) {
-    auto *ctx = r == r->main ? get_ctx(r) : nullptr;
-    if (ctx == nullptr || ctx->nclaims == 0) { return next_header_filter(r); }
-
-    const auto headers = ctx->headers;
-    if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
-        && r->upstream != nullptr) {
-        keep_one_retry_after(r);
-    }
-
-    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
-
-    return next_header_filter(r);
-}
-
 } // namespace
 
 bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
@@ -263,9 +246,21 @@ bool push_retry_after(ngx_http_request_t *r, u_char *room, uint64_t ms) {
     return print_retry_after(r, room, ms);
 }
 
-void init_headers() {
-    next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = header_filter;
+extern "C" ngx_int_t ngx_http_limit_sliding_header_filter(ngx_http_request_t *r) {
+    auto *ctx = r == r->main ? get_ctx(r) : nullptr;
+    if (ctx == nullptr || ctx->nclaims == 0) {
+        return ngx_http_limit_sliding_next_header_filter(r);
+    }
+
+    const auto headers = ctx->headers;
+    if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
+        && r->upstream != nullptr) {
+        keep_one_retry_after(r);
+    }
+
+    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
+
+    return ngx_http_limit_sliding_next_header_filter(r);
 }
 
 } // namespace limit_sliding

@@ -11,10 +11,6 @@
 
 namespace limit_sliding {
 
-/* Installs the filter that tells clients their limits, as of the decision.  Called if some
- * location sends such fields, or has an error_page that may add another Retry-After. */
-void init_headers();
-
 /* Adds a field.  Name and value must live as long as the request.  False: out of memory. */
 bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
 

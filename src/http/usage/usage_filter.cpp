@@ -1,16 +1,14 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The body filter that reads the usage of requests from responses.  The filter is a separate
- * module, because a module has one place among the filters: here before filters such as gzip. */
+/* The body filter that reads the usage of requests from responses. */
 
+#include "http/module.h"
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
 #include "http/usage/usage_scanner.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-
-extern "C" ngx_module_t ngx_http_limit_sliding_usage_filter_module;
 
 namespace limit_sliding {
 namespace {
@@ -25,15 +23,12 @@ struct UsageConf {
 };
 
 /* The context of a request while its response is read.  A redirect drops both. */
-struct Usage {
-    explicit Usage(const UsageName &name) : scanner(name) {}
+struct UsageContext {
+    explicit UsageContext(const UsageName &name) : scanner(name) {}
 
     UsageScanner scanner;
     bool logged = false;
 };
-
-ngx_http_output_header_filter_pt next_header_filter;
-ngx_http_output_body_filter_pt next_body_filter;
 
 UsageMainConf &usage_main_conf(ngx_conf_t *cf) {
     return *static_cast<UsageMainConf *>(
@@ -47,8 +42,8 @@ const UsageName *name_for(ngx_http_request_t *r) {
 }
 
 /* Returns the context, or nullptr if the response is not read. */
-Usage *get_usage(ngx_http_request_t *r) {
-    return static_cast<Usage *>(
+UsageContext *get_usage(ngx_http_request_t *r) {
+    return static_cast<UsageContext *>(
         ngx_http_get_module_ctx(r, ngx_http_limit_sliding_usage_filter_module));
 }
 
@@ -68,32 +63,13 @@ bool is_encoded(ngx_http_request_t *r) {
            && !is_same_name(view(encoding->value), "identity");
 }
 
-/* Starts to read the response, unless its body is compressed, or it is the response of a
- * "post_action", which no client gets. */
-ngx_int_t header_filter(ngx_http_request_t *r) {
-    const auto *name = name_for(r);
-    if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
-        return next_header_filter(r);
-    }
-
-    void *place = alloc<Usage>(r->pool);
-    if (place == nullptr) { return NGX_ERROR; }
-
-    auto *usage = new (place) Usage(*name);
-    ngx_http_set_ctx(r, usage, ngx_http_limit_sliding_usage_filter_module);
-    holder_of_usage(r) = static_cast<u_char *>(place);
-    r->filter_need_in_memory = 1;
-
-    return next_header_filter(r);
-}
-
-[[gnu::noinline]] void log_bad(ngx_http_request_t *r, Usage &usage) {
+[[gnu::noinline]] void log_bad(ngx_http_request_t *r, UsageContext &usage) {
     usage.logged = true;
     log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
 }
 
 /* Reads the buffers of a chain.  They come from the copy filter, so each arrives only once. */
-[[gnu::noinline]] ngx_int_t read(ngx_http_request_t *r, ngx_chain_t *in, Usage &usage) {
+[[gnu::noinline]] ngx_int_t read(ngx_http_request_t *r, ngx_chain_t *in, UsageContext &usage) {
     for (auto *link = in; link != nullptr; link = link->next) {
         const auto &buf = *link->buf;
         if (ngx_buf_in_memory(&buf)) {
@@ -106,20 +82,14 @@ ngx_int_t header_filter(ngx_http_request_t *r) {
 
     if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
 
-    return next_body_filter(r, in);
-}
-
-/* Costs one test for a response that is not read. */
-ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
-    auto *usage = get_usage(r);
-    return usage == nullptr ? next_body_filter(r, in) : read(r, in, *usage);
+    return ngx_http_limit_sliding_usage_next_body_filter(r, in);
 }
 
 /* Evaluates $limit_sliding_usage, which is not found until the response has an integer. */
 ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     const auto *usage = get_usage(r->main);
     if (r->main->post_action && usage_main_conf(r).used) {
-        usage = reinterpret_cast<Usage *>(holder_of_usage(r->main));
+        usage = reinterpret_cast<UsageContext *>(holder_of_usage(r->main));
     }
 
     const auto value = usage != nullptr ? usage->scanner.value() : std::nullopt;
@@ -136,7 +106,37 @@ ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, ui
     return NGX_OK;
 }
 
-char *usage_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+} // namespace
+
+extern "C" {
+
+/* Starts to read the response, unless its body is compressed, or it is the response of a
+ * "post_action", which no client gets. */
+ngx_int_t ngx_http_limit_sliding_usage_header_filter(ngx_http_request_t *r) {
+    const auto *name = name_for(r);
+    if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
+        return ngx_http_limit_sliding_usage_next_header_filter(r);
+    }
+
+    void *place = alloc<UsageContext>(r->pool);
+    if (place == nullptr) { return NGX_ERROR; }
+
+    auto *usage = new (place) UsageContext(*name);
+    ngx_http_set_ctx(r, usage, ngx_http_limit_sliding_usage_filter_module);
+    holder_of_usage(r) = static_cast<u_char *>(place);
+    r->filter_need_in_memory = 1;
+
+    return ngx_http_limit_sliding_usage_next_header_filter(r);
+}
+
+/* Costs one test for a response that is not read. */
+ngx_int_t ngx_http_limit_sliding_usage_body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
+    auto *usage = get_usage(r);
+    return usage == nullptr ? ngx_http_limit_sliding_usage_next_body_filter(r, in)
+                            : read(r, in, *usage);
+}
+
+char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<UsageConf *>(conf);
     if (place.name != NGX_CONF_UNSET_PTR) { return conf_failed("is duplicate"); }
 
@@ -168,7 +168,7 @@ char *usage_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     return NGX_CONF_OK;
 }
 
-ngx_int_t preconfigure(ngx_conf_t *cf) {
+ngx_int_t ngx_http_limit_sliding_usage_add_variables(ngx_conf_t *cf) {
     ngx_str_t name = ngx_string("limit_sliding_usage");
     auto *added = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
     if (added == nullptr) { return NGX_ERROR; }
@@ -177,24 +177,17 @@ ngx_int_t preconfigure(ngx_conf_t *cf) {
     return NGX_OK;
 }
 
-/* The filter is registered only if some location uses it. */
-ngx_int_t init(ngx_conf_t *cf) {
-    if (!usage_main_conf(cf).used) { return NGX_OK; }
+ngx_uint_t ngx_http_limit_sliding_usage_is_used(ngx_conf_t *cf) { return usage_main_conf(cf).used; }
 
-    next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = header_filter;
-
-    next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = body_filter;
-
-    return NGX_OK;
+void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf) {
+    return create<UsageMainConf>(cf->pool);
 }
 
-void *create_main_conf(ngx_conf_t *cf) { return create<UsageMainConf>(cf->pool); }
+void *ngx_http_limit_sliding_usage_create_loc_conf(ngx_conf_t *cf) {
+    return create<UsageConf>(cf->pool);
+}
 
-void *create_conf(ngx_conf_t *cf) { return create<UsageConf>(cf->pool); }
-
-char *merge_conf(ngx_conf_t *, void *parent, void *child) {
+char *ngx_http_limit_sliding_usage_merge_loc_conf(ngx_conf_t *, void *parent, void *child) {
     auto *prev = static_cast<UsageConf *>(parent);
     auto *conf = static_cast<UsageConf *>(child);
 
@@ -202,38 +195,5 @@ char *merge_conf(ngx_conf_t *, void *parent, void *child) {
     return NGX_CONF_OK;
 }
 
-ngx_command_t commands[] = {
-    {ngx_string("limit_sliding_usage"),
-     NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_CONF_TAKE1, usage_directive,
-     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
-    ngx_null_command,
-};
-
-ngx_http_module_t hooks = {
-    preconfigure,     /* preconfiguration */
-    init,             /* postconfiguration */
-    create_main_conf, /* create main configuration */
-    nullptr,          /* init main configuration */
-    nullptr,          /* create server configuration */
-    nullptr,          /* merge server configuration */
-    create_conf,      /* create location configuration */
-    merge_conf,       /* merge location configuration */
-};
-
-} // namespace
+} // extern "C"
 } // namespace limit_sliding
-
-ngx_module_t ngx_http_limit_sliding_usage_filter_module = {
-    NGX_MODULE_V1,
-    &limit_sliding::hooks,
-    limit_sliding::commands,
-    NGX_HTTP_MODULE,
-    nullptr, /* init master */
-    nullptr, /* init module */
-    nullptr, /* init process */
-    nullptr, /* init thread */
-    nullptr, /* exit thread */
-    nullptr, /* exit process */
-    nullptr, /* exit master */
-    NGX_MODULE_V1_PADDING,
-};

@@ -1,0 +1,344 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * By these structures NGINX finds the module: the directives, the hooks of a
+ * configuration and of processes, the places in phases and among filters.
+ */
+
+#include "http/module.h"
+#include "shim/layout.h"
+
+
+static void *ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_preconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_enter_cycle(ngx_cycle_t *cycle);
+static void *ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf);
+
+
+ngx_http_output_header_filter_pt
+    ngx_http_limit_sliding_next_header_filter;
+ngx_http_output_header_filter_pt
+    ngx_http_limit_sliding_usage_next_header_filter;
+ngx_http_output_body_filter_pt
+    ngx_http_limit_sliding_usage_next_body_filter;
+
+
+#define NGX_HTTP_LIMIT_SLIDING_PLACES                                         \
+    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
+
+
+static ngx_command_t  ngx_http_limit_sliding_commands[] = {
+
+    { ngx_string("limit_sliding_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_limit_sliding_zone,
+      0,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_redis"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_redis,
+      0,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      ngx_http_limit_sliding,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_status"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_status,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_log_level"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      ngx_http_limit_sliding_log_level,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_dry_run"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_FLAG,
+      ngx_http_limit_sliding_dry_run,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_api"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
+      ngx_http_limit_sliding_api,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_headers"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      ngx_http_limit_sliding_headers,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_client"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      ngx_http_limit_sliding_client,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
+    ngx_http_limit_sliding_preconfiguration,   /* preconfiguration */
+    ngx_http_limit_sliding_init,               /* postconfiguration */
+
+    ngx_http_limit_sliding_begin_main_conf,    /* create main configuration */
+    ngx_http_limit_sliding_init_main_conf,     /* init main configuration */
+
+    NULL,                                      /* create server configuration */
+    NULL,                                      /* merge server configuration */
+
+    ngx_http_limit_sliding_create_loc_conf,    /* create location configuration */
+    ngx_http_limit_sliding_merge_loc_conf      /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_limit_sliding_module = {
+    NGX_MODULE_V1,
+    &ngx_http_limit_sliding_module_ctx,        /* module context */
+    ngx_http_limit_sliding_commands,           /* module directives */
+    NGX_HTTP_MODULE,                           /* module type */
+    NULL,                                      /* init master */
+    ngx_http_limit_sliding_enter_cycle,        /* init module */
+    ngx_http_limit_sliding_init_process,       /* init process */
+    NULL,                                      /* init thread */
+    NULL,                                      /* exit thread */
+    ngx_http_limit_sliding_exit_process,       /* exit process */
+    NULL,                                      /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
+
+    { ngx_string("limit_sliding_usage"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_usage,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
+    ngx_http_limit_sliding_usage_add_variables,    /* preconfiguration */
+    ngx_http_limit_sliding_usage_init,             /* postconfiguration */
+
+    ngx_http_limit_sliding_usage_begin_main_conf,  /* create main configuration */
+    NULL,                                      /* init main configuration */
+
+    NULL,                                      /* create server configuration */
+    NULL,                                      /* merge server configuration */
+
+    ngx_http_limit_sliding_usage_create_loc_conf,  /* create location configuration */
+    ngx_http_limit_sliding_usage_merge_loc_conf    /* merge location configuration */
+};
+
+
+/*
+ * The filter is a module of its own, as a module has one place among the
+ * filters: here before filters such as gzip.
+ */
+
+ngx_module_t  ngx_http_limit_sliding_usage_filter_module = {
+    NGX_MODULE_V1,
+    &ngx_http_limit_sliding_usage_filter_module_ctx, /* module context */
+    ngx_http_limit_sliding_usage_commands,     /* module directives */
+    NGX_HTTP_MODULE,                           /* module type */
+    NULL,                                      /* init master */
+    NULL,                                      /* init module */
+    NULL,                                      /* init process */
+    NULL,                                      /* init thread */
+    NULL,                                      /* exit thread */
+    NULL,                                      /* exit process */
+    NULL,                                      /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static void *
+ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf)
+{
+    if (ngx_http_limit_sliding_check_layout(cf) != NGX_OK) {
+        return NULL;
+    }
+
+    return ngx_http_limit_sliding_create_main_conf(cf);
+}
+
+
+/* NGINX calls the first of both modules first, whichever that is. */
+
+static void *
+ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf)
+{
+    if (ngx_http_limit_sliding_check_layout(cf) != NGX_OK) {
+        return NULL;
+    }
+
+    return ngx_http_limit_sliding_usage_create_main_conf(cf);
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_preconfiguration(ngx_conf_t *cf)
+{
+    if (ngx_http_limit_sliding_check_variables(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_limit_sliding_add_variables(cf);
+}
+
+
+/*
+ * Handlers that reserve a place in a phase, which gets a checker once the phases
+ * are complete.  NGINX never calls them; the error would fail the request instead
+ * of passing it without a limit.
+ */
+
+static ngx_int_t
+ngx_http_limit_sliding_before_auth(ngx_http_request_t *r)
+{
+    return NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_after_auth(ngx_http_request_t *r)
+{
+    return NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
+    ngx_http_handler_pt handler)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[phase].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = handler;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Handlers of a phase run in reverse order of registration.  NGINX's
+ * authentication modules are registered before, so limits run first.  A phase
+ * that no location needs gets no handler, which would cost each request time.
+ */
+
+static ngx_int_t
+ngx_http_limit_sliding_init(ngx_conf_t *cf)
+{
+    ngx_uint_t  needs;
+
+    if (ngx_http_limit_sliding_complete(cf, &needs) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if ((needs & NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH)
+        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
+                                          ngx_http_limit_sliding_before_auth)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if ((needs & NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH)
+        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
+                                          ngx_http_limit_sliding_after_auth)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if ((needs & NGX_HTTP_LIMIT_SLIDING_SETTLES)
+        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_LOG_PHASE,
+                                              ngx_http_limit_sliding_settle)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (needs & NGX_HTTP_LIMIT_SLIDING_HEADERS) {
+        ngx_http_limit_sliding_next_header_filter = ngx_http_top_header_filter;
+        ngx_http_top_header_filter = ngx_http_limit_sliding_header_filter;
+    }
+
+    return NGX_OK;
+}
+
+
+/* The filter is registered only if some location uses it. */
+
+static ngx_int_t
+ngx_http_limit_sliding_usage_init(ngx_conf_t *cf)
+{
+    if (!ngx_http_limit_sliding_usage_is_used(cf)) {
+        return NGX_OK;
+    }
+
+    ngx_http_limit_sliding_usage_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
+
+    ngx_http_limit_sliding_usage_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_limit_sliding_usage_body_filter;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_enter_cycle(ngx_cycle_t *cycle)
+{
+    ngx_http_phase_handler_t   *ph;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
+
+    if (cmcf) {
+        for (ph = cmcf->phase_engine.handlers; ph->checker; ph++) {
+
+            if (ph->handler == ngx_http_limit_sliding_before_auth) {
+                ph->checker = ngx_http_limit_sliding_check_before_auth;
+
+            } else if (ph->handler == ngx_http_limit_sliding_after_auth) {
+                ph->checker = ngx_http_limit_sliding_check_after_auth;
+            }
+        }
+    }
+
+    return ngx_http_limit_sliding_init_module(cycle);
+}
