@@ -28,9 +28,13 @@ for limit_sliding_file in $limit_sliding_srcs
 do
     limit_sliding_dir=${limit_sliding_file%/*}
     limit_sliding_obj=${limit_sliding_dir##*/}/${limit_sliding_file##*/}
-    limit_sliding_obj=$NGX_OBJS/addon/${limit_sliding_obj%.cpp}.o
+    limit_sliding_obj=$NGX_OBJS/addon/${limit_sliding_obj%.c*}.o
 
     case $limit_sliding_file in
+        *.c)
+            echo "$limit_sliding_obj: override CFLAGS := \$(CFLAGS)" \
+                "-I$ngx_addon_dir/src \$(LIMIT_SLIDING_CFLAGS)" >> $NGX_MAKEFILE
+            continue ;;
         */http/api/* | */http/json/* | */http/keys/* | \
         */http/lua/lua_hold.* | */http/lua/wait_redis.* | \
         */http/directives/*.cpp | \

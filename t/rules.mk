@@ -9,6 +9,8 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
 BLACK_BOX  := $(filter-out t/tools/%,$(sort $(wildcard t/*/*.t)))
 # These say in their first lines why they do not run on virtual time.
 REAL_TESTS := $(shell grep -l '^use LimitSliding::Clock real' $(BLACK_BOX))
+# This one builds an NGINX for each of its cases.
+DRIFT_TEST := t/config/drift.t
 # These take longer than a few seconds of a processor.
 LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_requests \
     faults/in_flight_long docs/fleet outages/replies)
@@ -27,7 +29,10 @@ test-slow: build tools $(FLEET) $(ALLOC)  ## the files that take longer
 
 test-real: build tools $(FLEET) $(ALLOC) $(STEPS)  ## files on real time: kills under load, instructions, a real browser
 	@$(PACKAGES) install BROWSER || echo 'going on without a browser'
-	@$(PROVE) $(REAL_TESTS)
+	@$(PROVE) $(filter-out $(DRIFT_TEST),$(REAL_TESTS))
+
+drift: build $(NGINX_SOURCE)  ## an NGINX with other structures is refused: DRIFTS=3 builds three
+	@LIMIT_SLIDING_DRIFTS=$(DRIFTS) LIMIT_SLIDING_BUILD=$(BUILD) $(PROVE) $(DRIFT_TEST)
 
 test-tools: build $(STEPS)  ## our own checks and tools
 	@$(PROVE) $(wildcard t/tools/*.t)

@@ -1,9 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * The border between NGINX's C and the module's C++.  src/shim has the structures by which NGINX
- * finds the module, and calls these functions of C++ from them.  Functions that return ngx_int_t
- * return NGX_OK, or NGX_ERROR after an error that is logged.
+ * The border between NGINX's C and the module's C++.  src/shim has the
+ * structures by which NGINX finds the module, and calls these functions of C++
+ * from them.  Functions that return ngx_int_t return NGX_OK, or NGX_ERROR after
+ * an error that is logged.
  */
 
 #ifndef _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_

@@ -1,14 +1,16 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * The binary tells of its structures by tables of offsets, by sizes, and by what
- * its functions do to memory that is ours.  Each check relies on structures that
- * have passed before, and gives NGINX's functions rooms in which every word is
- * harmless, so that a function that finds another field there does no harm.
+ * The binary tells of its structures by tables of offsets, by sizes, and by
+ * what its functions do to memory that is ours.  Each check relies on
+ * structures that have passed before, and gives NGINX's functions rooms in
+ * which every word is harmless, so that a function that finds another field
+ * there does no harm.
  *
- * Not told: ngx_command_t, ngx_module_t and ngx_http_module_t, which NGINX reads
- * before any hook of a module runs; ngx_http_compile_complex_value_t, of which no
- * function gives anything back; and a new bit that moves no field.
+ * Not told: ngx_command_t, ngx_module_t and ngx_http_module_t, which NGINX
+ * reads before any hook of a module runs; ngx_slab_pool_t, which exists only
+ * later; ngx_http_compile_complex_value_t, of which no function gives anything
+ * back; and a new bit that moves no field, but for those that are looked at.
  */
 
 #include "shim/layout.h"
@@ -75,6 +77,16 @@ static ngx_http_limit_sliding_field_t  ngx_http_limit_sliding_variables[] = {
 extern ngx_atomic_t  *ngx_stat_reading __attribute__((weak));
 extern ngx_atomic_t  *ngx_stat_requests __attribute__((weak));
 
+/* A queue that OpenResty's patches add, as they add bits to ngx_event_t and
+ * ngx_http_request_t. */
+extern ngx_queue_t  ngx_posted_delayed_events __attribute__((weak));
+
+#ifdef HAVE_POSTED_DELAYED_EVENTS_PATCH
+#define BUILT_FOR_OPENRESTY  1
+#else
+#define BUILT_FOR_OPENRESTY  0
+#endif
+
 /* What our filters have got. */
 static ngx_uint_t  ngx_http_limit_sliding_headers_passed;
 static ngx_buf_t  *ngx_http_limit_sliding_buf_passed;
@@ -132,7 +144,8 @@ ngx_http_limit_sliding_check_tables(void)
     for (i = 0; i < 2; i++) {
         for (cmd = modules[i]->commands; cmd->name.len; cmd++) {
             CHECK(ngx_http_limit_sliding_check_field(
-                      ngx_http_limit_sliding_directives, &cmd->name, cmd->offset))
+                      ngx_http_limit_sliding_directives,
+                      &cmd->name, cmd->offset))
         }
     }
 
@@ -150,8 +163,8 @@ ngx_http_limit_sliding_check_tables(void)
 }
 
 
-/* NGINX reads the directive "http".  The name of the host is the last field of a
- * cycle. */
+/* NGINX reads the directive "http".  The name of the host is the last field of
+ * a cycle. */
 
 static const char *
 ngx_http_limit_sliding_check_conf(ngx_conf_t *cf)
@@ -236,8 +249,8 @@ ngx_http_limit_sliding_check_log(ngx_log_t *log, ngx_log_t *next)
 
 
 /*
- * NGINX takes a connection from a cycle of ours.  It clears the connection and its
- * events, which tells their sizes, and sets some of their fields.
+ * NGINX takes a connection from a cycle of ours.  It clears the connection and
+ * its events, which tells their sizes, and sets some of their fields.
  */
 
 static const char *
@@ -262,6 +275,9 @@ ngx_http_limit_sliding_check_connection(ngx_connection_t *c, ngx_event_t *ev,
                              && c->read == ev && c->write == ev && !c->send
                              && *((void **) (c + 1) - 1) == NULL
                              && *((void **) (c + 1)) == ev)
+
+    EXPECT(ngx_event_t,
+           (&ngx_posted_delayed_events != NULL) == BUILT_FOR_OPENRESTY)
 
     EXPECT(ngx_event_t, ev->data == c && ev->write && !ev->accept
                         && !ev->instance && ev->index == NGX_INVALID_INDEX
@@ -328,21 +344,23 @@ ngx_http_limit_sliding_check_created(ngx_http_request_t *r, ngx_connection_t *c,
     ngx_http_cleanup_t   *cln;
     ngx_http_upstream_t  *u;
 
-    EXPECT(ngx_table_elt_t,
-           r->headers_out.headers.size == sizeof(ngx_table_elt_t))
+    EXPECT(ngx_http_request_t, r->connection == c && ENDS_AT(r->pool, r)
+                               && r->loc_conf == ctx->loc_conf)
 
     EXPECT(ngx_http_headers_in_t, r->headers_in.content_length_n == -1
                                   && r->headers_in.keep_alive_n == -1)
+
+    EXPECT(ngx_table_elt_t,
+           r->headers_out.headers.size == sizeof(ngx_table_elt_t))
 
     EXPECT(ngx_http_headers_out_t, r->headers_out.content_length_n == -1
                                    && r->headers_out.last_modified_time == -1)
 
     EXPECT(ngx_http_request_t, ENDS_AT(r, r->headers_out.headers.part.elts)
-                               && r->connection == c
-                               && r->loc_conf == ctx->loc_conf
                                && r->main == r && r->variables && r->log_handler
                                && r->method == NGX_HTTP_UNKNOWN && r->count == 1
-                               && r->uri_changes == NGX_HTTP_MAX_URI_CHANGES + 1)
+                               && r->subrequests
+                                  == NGX_HTTP_MAX_SUBREQUESTS + 1)
 
     cln = ngx_http_cleanup_add(r, 0);
 
@@ -437,8 +455,8 @@ ngx_http_limit_sliding_check_filled(ngx_pool_t *pool, ngx_url_t *u,
     ngx_str_set(&ctx->name, "127.0.0.1");
 
     EXPECT(ngx_resolver_ctx_t, ngx_resolve_start(resolver, ctx) == ctx
-                               && ctx->naddrs == 1 && ctx->addrs
-                               && ctx->addrs->socklen == sizeof(ctx->sin))
+                               && ctx->naddrs == 1 && ctx->addrs == &ctx->addr
+                               && (void *) ctx->addr.sockaddr == &ctx->sin)
 
     return NULL;
 }
@@ -491,7 +509,7 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 }
 
 
-/* Logs nothing where the module would look for a log, which may be elsewhere. */
+/* Does without a log, which may not be where the module would look for it. */
 
 static ngx_int_t
 ngx_http_limit_sliding_fits(const char *other)

@@ -2,8 +2,8 @@
 
 /*
  * A change of NGINX's source may move the fields of its structures without a
- * change of its version and of its signature, which are all that NGINX compares:
- * a security patch of a distribution, or the patches of OpenResty.  The module
+ * change of its version and signature, which are all that NGINX compares: a
+ * security patch of a distribution, or the patches of OpenResty.  The module
  * would read wrong fields, and each request would fail or hang.
  */
 

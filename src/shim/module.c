@@ -99,17 +99,17 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
-    ngx_http_limit_sliding_preconfiguration,   /* preconfiguration */
-    ngx_http_limit_sliding_init,               /* postconfiguration */
+    ngx_http_limit_sliding_preconfiguration, /* preconfiguration */
+    ngx_http_limit_sliding_init,             /* postconfiguration */
 
-    ngx_http_limit_sliding_begin_main_conf,    /* create main configuration */
-    ngx_http_limit_sliding_init_main_conf,     /* init main configuration */
+    ngx_http_limit_sliding_begin_main_conf,  /* create main configuration */
+    ngx_http_limit_sliding_init_main_conf,   /* init main configuration */
 
-    NULL,                                      /* create server configuration */
-    NULL,                                      /* merge server configuration */
+    NULL,                                    /* create server configuration */
+    NULL,                                    /* merge server configuration */
 
-    ngx_http_limit_sliding_create_loc_conf,    /* create location configuration */
-    ngx_http_limit_sliding_merge_loc_conf      /* merge location configuration */
+    ngx_http_limit_sliding_create_loc_conf,  /* create location configuration */
+    ngx_http_limit_sliding_merge_loc_conf    /* merge location configuration */
 };
 
 
@@ -143,17 +143,17 @@ static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
-    ngx_http_limit_sliding_usage_add_variables,    /* preconfiguration */
-    ngx_http_limit_sliding_usage_init,             /* postconfiguration */
+    ngx_http_limit_sliding_usage_add_variables,
+    ngx_http_limit_sliding_usage_init,
 
-    ngx_http_limit_sliding_usage_begin_main_conf,  /* create main configuration */
-    NULL,                                      /* init main configuration */
+    ngx_http_limit_sliding_usage_begin_main_conf,
+    NULL,                                    /* init main configuration */
 
-    NULL,                                      /* create server configuration */
-    NULL,                                      /* merge server configuration */
+    NULL,                                    /* create server configuration */
+    NULL,                                    /* merge server configuration */
 
-    ngx_http_limit_sliding_usage_create_loc_conf,  /* create location configuration */
-    ngx_http_limit_sliding_usage_merge_loc_conf    /* merge location configuration */
+    ngx_http_limit_sliding_usage_create_loc_conf,
+    ngx_http_limit_sliding_usage_merge_loc_conf
 };
 
 
@@ -214,9 +214,9 @@ ngx_http_limit_sliding_preconfiguration(ngx_conf_t *cf)
 
 
 /*
- * Handlers that reserve a place in a phase, which gets a checker once the phases
- * are complete.  NGINX never calls them; the error would fail the request instead
- * of passing it without a limit.
+ * Handlers that reserve a place in a phase, which gets a checker once the
+ * phases are complete.  NGINX never calls them; the error would fail the
+ * request instead of passing it without a limit.
  */
 
 static ngx_int_t
@@ -310,7 +310,8 @@ ngx_http_limit_sliding_usage_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    ngx_http_limit_sliding_usage_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_limit_sliding_usage_next_header_filter =
+                                                    ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
 
     ngx_http_limit_sliding_usage_next_body_filter = ngx_http_top_body_filter;

@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The hooks that NGINX calls, by src/shim, while it reads a configuration, and when a process begins
- * or ends. */
+/* What src/shim calls while NGINX reads a configuration, and when a process begins or ends. */
 
 #include <algorithm>
 
