@@ -208,6 +208,10 @@ fails(
     [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
     [ block => "$server ssl maybe;",           'maybe' ],
     [ block => "$server ssl_verify yes;",      'yes' ],
+    map({ [ block => "$server password a; $_", (/(\w+)/)[0],
+            qr/ in limit_sliding_redis "shared" needs "ssl on"/ ] }
+        'ssl_name redis.test;', $ca, 'ssl_certificate client.pem; ssl_certificate_key client.key;',
+        'ssl_verify off;', 'ssl_verify on;'),
 );
 succeeds(
     [ 'times', "$server timeout 1s; connect_timeout 500ms;" ],
@@ -362,11 +366,18 @@ fails(
         qr/needs the "redis=" parameter/ ],
     [ http => "$zone zone=one:1m rate=1r/s redis=shared on_error=deny on_error=deny;",
         'on_error=deny' ],
+    map({ [ http => "$zone zone=one:1m rate=1r/s redis=shared sync=1s on_error=$_;",
+        "on_error=$_", qr/zone "one" of "sync=" .* it needs "on_error=local" in/ ] } qw(allow deny)),
+    [ block => "$server on_error deny; } $zone zone=one:1m rate=1r/s redis=shared sync=1s;"
+        . " limit_sliding_redis other { $server", 'on_error=deny', qr/zone "one" of "sync="/ ],
 );
 succeeds(
     (map { [ "on_error=$_", $server,
         "$zone zone=one:1m rate=10r/s on_error=$_ redis=shared;" ] }
         qw(local allow deny)),
+    [ 'sync= beside on_error of the block', "$server on_error deny;",
+        "$zone zone=one:1m rate=1r/s sync=1s on_error=local redis=shared;" ],
+    [ 'words of TLS that is off', "$server ssl off; $ca" ],
 );
 
 

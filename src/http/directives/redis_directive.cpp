@@ -44,10 +44,20 @@ bool fits_topology(ngx_conf_t *cf, const ZoneConf &zone) {
                          &zone.name, &settings.name);
 }
 
-bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
-    if (!fits_topology(cf, zone)) { return false; }
+/* A zone with "sync=" is decided in this node's memory, with Redis or without it. */
+bool fits_sync(ngx_conf_t *cf, const ZoneConf &zone) {
+    const auto on_error = *zone.remote.on_error;
+    return zone.remote.sync_ms == 0 || on_error == OnError::kLocal
+           || invalid_at(cf, zone.where,
+                         "zone \"%V\" of \"sync=\" cannot have \"on_error=%s\", it needs "
+                         "\"on_error=local\" in %s:%ui",
+                         &zone.name, kOnErrorWords[index_of(on_error)].data());
+}
 
+bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.on_error = zone.remote.on_error.value_or(zone.remote.redis->settings.on_error);
+    if (!fits_topology(cf, zone) || !fits_sync(cf, zone)) { return false; }
+
     zone.remote.name = zone.name;
     zone.remote.policy = &zone.policy;
     zone.remote.penalty = &zone.rejected.penalty;

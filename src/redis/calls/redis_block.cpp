@@ -171,7 +171,11 @@ struct Parameter {
     std::string_view name;
     char *(*set)(ngx_conf_t *cf, ngx_str_t *args, Settings &settings);
     std::string_view same = name; /* the parameter that sets the same */
+    const char *needs = nullptr;  /* without this, the parameter has no effect */
 };
+
+constexpr auto kNeedsSentinel = "topology sentinel";
+constexpr auto kNeedsTls = "ssl on";
 
 constexpr auto kTls = &Settings::tls;
 constexpr auto kSentinel = &Settings::sentinel;
@@ -183,21 +187,26 @@ constexpr auto kPassword = &Credentials::password;
 constexpr Parameter kParameters[] = {
     {"server", add_server},
     {"topology", set_word<kTopologyWords, &Settings::topology>},
-    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>},
-    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>},
-    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>},
+    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>, "sentinel_master",
+     kNeedsSentinel},
+    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>, "sentinel_user",
+     kNeedsSentinel},
+    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>, "sentinel_password",
+     kNeedsSentinel},
     {"sentinel_password_file", set_password<kSentinel, kSentinelCredentials, kPassword>,
-     "sentinel_password"},
+     "sentinel_password", kNeedsSentinel},
     {"user", set_text<kCredentials, kUser>},
     {"password", set_text<kCredentials, kPassword>},
     {"password_file", set_password<kCredentials, kPassword>, "password"},
     {"database", set_database},
     {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
-    {"ssl_name", set_text<kTls, &TlsSettings::name>},
-    {"ssl_trusted_certificate", set_text<kTls, &TlsSettings::trusted_certificate>},
-    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>},
-    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>},
-    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>},
+    {"ssl_name", set_text<kTls, &TlsSettings::name>, "ssl_name", kNeedsTls},
+    {"ssl_trusted_certificate", set_text<kTls, &TlsSettings::trusted_certificate>,
+     "ssl_trusted_certificate", kNeedsTls},
+    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>, "ssl_certificate", kNeedsTls},
+    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>, "ssl_certificate_key",
+     kNeedsTls},
+    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>, "ssl_verify", kNeedsTls},
     {"connect_timeout", set_msec<&Settings::connect_timeout>},
     {"timeout", set_msec<&Settings::timeout>},
     {"on_error", set_word<kOnErrorWords, &Settings::on_error>},
@@ -216,6 +225,8 @@ const Parameter *find_parameter(std::string_view name) {
 struct Block {
     Settings &settings;
     bool given[std::size(kParameters)];
+
+    bool has(std::string_view name) const { return given[find_parameter(name) - kParameters]; }
 };
 
 /* Logs a line that names no parameter, or has not one value; returns the error.
@@ -289,6 +300,21 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
     return parameter->set(cf, args, block->settings);
 }
 
+/* Returns the first parameter that has no effect, because another one is missing, or nullptr.
+ * "ssl off" is meant. */
+const Parameter *idle_parameter(const Block &block) {
+    const bool is_sentinel = block.settings.topology == Topology::kSentinel;
+    for (size_t i = 0; i < std::size(kParameters); i++) {
+        const auto &parameter = kParameters[i];
+        if (block.given[i]
+            && ((parameter.needs == kNeedsSentinel && !is_sentinel)
+                || (parameter.needs == kNeedsTls && !block.has("ssl")))) {
+            return &parameter;
+        }
+    }
+    return nullptr;
+}
+
 char *read_parameters(ngx_conf_t *cf, Settings &settings) {
     settings.tls.verify = 1;
     settings.connect_timeout = 100;
@@ -301,7 +327,12 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings) {
     cf->handler_conf = reinterpret_cast<decltype(cf->handler_conf)>(&block);
     char *error = ngx_conf_parse(cf, nullptr);
     *cf = saved;
-    return error;
+
+    const auto *idle = error == NGX_CONF_OK ? idle_parameter(block) : nullptr;
+    return idle == nullptr
+               ? error
+               : conf_error(cf, "\"%*s\" in limit_sliding_redis \"%V\" needs \"%s\"",
+                            idle->name.size(), idle->name.data(), &settings.name, idle->needs);
 }
 
 /* Returns the first missing parameter that others need, or nullptr. */
@@ -331,14 +362,6 @@ const char *missing_parameter(const Settings &settings) {
     return nullptr;
 }
 
-/* Returns the first parameter that belongs to sentinels alone, or nullptr. */
-const char *sentinel_parameter(const SentinelSettings &sentinel) {
-    return sentinel.master.len                  ? "sentinel_master"
-           : sentinel.credentials.user.len      ? "sentinel_user"
-           : sentinel.credentials.password.data ? "sentinel_password"
-                                                : nullptr;
-}
-
 char *check_block(ngx_conf_t *cf, Settings &settings) {
     if (const char *missing = missing_parameter(settings)) {
         return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"", &settings.name, missing);
@@ -366,11 +389,6 @@ char *check_block(ngx_conf_t *cf, Settings &settings) {
                           &settings.key_prefix, &settings.name);
     }
 
-    const char *word = sentinel_parameter(settings.sentinel);
-    if (word && settings.topology != Topology::kSentinel) {
-        return conf_error(cf, "\"%s\" in limit_sliding_redis \"%V\" needs \"topology sentinel\"",
-                          word, &settings.name);
-    }
     return NGX_CONF_OK;
 }
 
