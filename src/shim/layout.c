@@ -163,22 +163,27 @@ ngx_http_limit_sliding_check_tables(void)
 }
 
 
-/* NGINX reads the directive "http".  The name of the host is the last field of
- * a cycle. */
+/* NGINX reads the directive "http". */
 
 static const char *
 ngx_http_limit_sliding_check_conf(ngx_conf_t *cf)
 {
-    u_char        name[NGX_MAXHOSTNAMELEN];
-    ngx_cycle_t  *cycle;
-
     EXPECT(ngx_conf_t, cf->module_type == NGX_CORE_MODULE
                        && cf->cmd_type == NGX_MAIN_CONF && !cf->handler)
 
     EXPECT(ngx_conf_file_t, cf->conf_file->file.log == cf->log
                             && cf->conf_file->line > 0)
 
-    cycle = cf->cycle;
+    return NULL;
+}
+
+
+/* The name of the host is the last field. */
+
+static const char *
+ngx_http_limit_sliding_check_cycle(ngx_cycle_t *cycle, ngx_conf_t *cf)
+{
+    u_char  name[NGX_MAXHOSTNAMELEN];
 
     if (gethostname((char *) name, NGX_MAXHOSTNAMELEN) == 0) {
         name[NGX_MAXHOSTNAMELEN - 1] = '\0';
@@ -486,6 +491,8 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 
     log = (void *) rooms[0];
     CHECK(ngx_http_limit_sliding_check_log(log, (void *) rooms[1]))
+
+    CHECK(ngx_http_limit_sliding_check_cycle(cf->cycle, cf))
 
     c = (void *) rooms[2];
     CHECK(ngx_http_limit_sliding_check_connection(c, (void *) rooms[3],
