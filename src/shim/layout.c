@@ -272,6 +272,7 @@ ngx_http_limit_sliding_check_connection(ngx_connection_t *c, ngx_event_t *ev,
     cycle->free_connection_n = 1;
 
     saved = ngx_cycle;
+    cycle->log = saved->log;
     ngx_cycle = cycle;
     got = ngx_get_connection(7, log);
     ngx_cycle = saved;
@@ -525,6 +526,10 @@ ngx_http_limit_sliding_fits(const char *other)
         return NGX_OK;
     }
 
+    if (ngx_errno == NGX_ENOMEM) {
+        return NGX_ERROR;
+    }
+
     ngx_log_stderr(0, "[emerg] limit_sliding was built for another %s than this"
                    " NGINX has: build it from the source of this NGINX", other);
 
@@ -535,17 +540,16 @@ ngx_http_limit_sliding_fits(const char *other)
 ngx_int_t
 ngx_http_limit_sliding_check_layout(ngx_conf_t *cf)
 {
-    static ngx_cycle_t  *checked;
+    static ngx_int_t  rc = NGX_ERROR;
 
-    /* both modules ask, for each configuration */
+    /* both modules ask, for each configuration, and the binary stays */
 
-    if (checked == cf->cycle) {
-        return NGX_OK;
+    if (rc != NGX_OK) {
+        ngx_set_errno(0);
+        rc = ngx_http_limit_sliding_fits(ngx_http_limit_sliding_find_other(cf));
     }
 
-    checked = cf->cycle;
-
-    return ngx_http_limit_sliding_fits(ngx_http_limit_sliding_find_other(cf));
+    return rc;
 }
 
 
@@ -576,6 +580,8 @@ ngx_http_limit_sliding_find_other_variable(ngx_http_core_main_conf_t *cmcf)
 ngx_int_t
 ngx_http_limit_sliding_check_variables(ngx_conf_t *cf)
 {
+    ngx_set_errno(0);
+
     return ngx_http_limit_sliding_fits(
         ngx_http_limit_sliding_find_other_variable(
             ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module)));

@@ -29,7 +29,7 @@ my %zones = (
     banned  => [ 50,      'rate=10r/s penalty=1s' ],
     far     => [ 20_000,  'rate=5 window=10s redis=shared' ],
     lease   => [ 20,      'rate=1000r/s redis=shared lease=auto' ],
-    sync    => [ 100,     'rate=100r/s redis=shared sync=100ms' ],
+    sync    => [ 100,     'rate=100r/s redis=shared sync=100ms on_error=local' ],
     settled => [ 100,     'rate=1000r/s redis=shared' ],
 );
 my %limit = (settled => 'settle=$bytes_sent');

@@ -30,7 +30,7 @@ my %roomy = (
     counter  => '',
     fixed    => 'algorithm=fixed',
     far      => 'redis=shared',
-    far_sync => 'redis=shared sync=100ms',
+    far_sync => 'redis=shared sync=100ms on_error=local',
 );
 my %tight = (
     few       => '',
