@@ -480,7 +480,6 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
     ngx_http_conf_ctx_t   ctx;
 
     CHECK(ngx_http_limit_sliding_check_conf(cf))
-    CHECK(ngx_http_limit_sliding_check_tables())
 
     conf = *cf;
     conf.pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, cf->log);
@@ -494,6 +493,7 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
     CHECK(ngx_http_limit_sliding_check_log(log, (void *) rooms[1]))
 
     CHECK(ngx_http_limit_sliding_check_cycle(cf->cycle, cf))
+    CHECK(ngx_http_limit_sliding_check_tables())
 
     c = (void *) rooms[2];
     CHECK(ngx_http_limit_sliding_check_connection(c, (void *) rooms[3],
