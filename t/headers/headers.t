@@ -147,11 +147,13 @@ is told($nginx->get('/plan', key('X-Plan: staff'))), '',
 
 $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $http_x_key zone=half:1m rate=9 window=500ms;
+    limit_sliding_zone $http_x_key zone=second:1m rate=9 window=1s;
     limit_sliding_zone $http_x_key zone=odd:1m rate=9 window=90s;
 HTTP
     location /cost { limit_sliding zone=two cost=3; empty_gif; }
     location /look { limit_sliding zone=two cost=0; empty_gif; }
     location /half { limit_sliding zone=half;       empty_gif; }
+    location /second { limit_sliding zone=second;   empty_gif; }
     location /odd  { limit_sliding zone=odd;        empty_gif; }
 SERVER
 
@@ -181,6 +183,8 @@ is header($r, 'X-RateLimit-Reset'), 0, 'nothing used: reset';
 $r = $nginx->get('/half', key());
 is header($r, 'RateLimit-Policy'), '"half";q=9', 'no w below one second';
 like header($r, 'RateLimit'), qr/^"half";r=8;t=1$/, 'seconds are rounded up';
+$r = $nginx->get('/second', key());
+is header($r, 'RateLimit-Policy'), '"second";q=9;w=1', 'w of one second';
 $r = $nginx->get('/odd', key());
 is header($r, 'RateLimit-Policy'), '"odd";q=9;w=90', 'w in seconds';
 

@@ -133,6 +133,8 @@ $nginx->common(http => <<'HTTP', server => <<'SERVER');
         location /403 { return 403; }
         location /404 { return 404; }
         location /429 { return 429; }
+        location /499 { return 499 left; }
+        location /599 { return 599 odd; }
         location /500 { return 500; }
         location /503 { return 503; }
 
@@ -238,9 +240,9 @@ counts(
     (map { [ "/proxy/$_", $_, /40[134]/ ? 1 : 0, "list, upstream" ] }
         200, 302, 400, 401, 403, 404, 429, 500, 503),
     (map { [ "/4xx/$_", $_, /^4/ ? 1 : 0, "4xx, upstream" ] }
-        200, 302, 400, 401, 403, 404, 429, 500, 503),
+        200, 302, 400, 401, 403, 404, 429, 499, 500, 503),
     (map { [ "/mixed/$_", $_, /^5|404/ ? 1 : 0, "5xx,404, upstream" ] }
-        200, 403, 404, 500, 503),
+        200, 403, 404, 499, 500, 503, 599),
     (map { [ "/200/$_", $_, /200/ ? 1 : 0, "200, upstream" ] } 200, 404),
     (map { [ "/cost/$_", $_, /404/ ? 4 : 0, "cost 4, upstream" ] } 200, 404),
 );
