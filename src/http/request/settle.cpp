@@ -1,10 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/module.h"
-
 #include <algorithm>
 
 #include "core/limiter/limiter.hpp"
+#include "http/module.h"
 #include "http/request/remote_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/log.hpp"

@@ -170,8 +170,8 @@ char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
 struct Parameter {
     std::string_view name;
     char *(*set)(ngx_conf_t *cf, ngx_str_t *args, Settings &settings);
-    std::string_view same = name; /* the parameter that sets the same */
     const char *needs = nullptr;  /* without this, the parameter has no effect */
+    std::string_view same = name; /* the parameter that sets the same */
 };
 
 constexpr auto kNeedsSentinel = "topology sentinel";
@@ -187,26 +187,21 @@ constexpr auto kPassword = &Credentials::password;
 constexpr Parameter kParameters[] = {
     {"server", add_server},
     {"topology", set_word<kTopologyWords, &Settings::topology>},
-    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>, "sentinel_master",
-     kNeedsSentinel},
-    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>, "sentinel_user",
-     kNeedsSentinel},
-    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>, "sentinel_password",
-     kNeedsSentinel},
+    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>, kNeedsSentinel},
+    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>, kNeedsSentinel},
+    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>, kNeedsSentinel},
     {"sentinel_password_file", set_password<kSentinel, kSentinelCredentials, kPassword>,
-     "sentinel_password", kNeedsSentinel},
+     kNeedsSentinel, "sentinel_password"},
     {"user", set_text<kCredentials, kUser>},
     {"password", set_text<kCredentials, kPassword>},
-    {"password_file", set_password<kCredentials, kPassword>, "password"},
+    {"password_file", set_password<kCredentials, kPassword>, nullptr, "password"},
     {"database", set_database},
     {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
-    {"ssl_name", set_text<kTls, &TlsSettings::name>, "ssl_name", kNeedsTls},
-    {"ssl_trusted_certificate", set_text<kTls, &TlsSettings::trusted_certificate>,
-     "ssl_trusted_certificate", kNeedsTls},
-    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>, "ssl_certificate", kNeedsTls},
-    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>, "ssl_certificate_key",
-     kNeedsTls},
-    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>, "ssl_verify", kNeedsTls},
+    {"ssl_name", set_text<kTls, &TlsSettings::name>, kNeedsTls},
+    {"ssl_trusted_certificate", set_text<kTls, &TlsSettings::trusted_certificate>, kNeedsTls},
+    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>, kNeedsTls},
+    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>, kNeedsTls},
+    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>, kNeedsTls},
     {"connect_timeout", set_msec<&Settings::connect_timeout>},
     {"timeout", set_msec<&Settings::timeout>},
     {"on_error", set_word<kOnErrorWords, &Settings::on_error>},
