@@ -63,7 +63,8 @@ $(BUILD)/Makefile: link = --add-dynamic-module
 $(BUILD)/static/Makefile: link = --add-module
 
 # NGINX's configure writes a Makefile where it stands: let that be a directory
-# of links, so that the source stays clean and may be read-only.
+# of links, so that the source stays clean and may be read-only.  The name of --builddir is
+# relative: NGINX replaces ".c" and ".S" anywhere in the paths of its objects.
 $(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
 	@test -d '$(NGX_SRC)/auto' || { echo 'no NGINX source in $(NGX_SRC):' \
 	    'install nginx-dev, or make NGX_SRC=path' >&2; exit 1; }
@@ -76,7 +77,7 @@ $(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
 	    . ./conf_flags; flags=("$${NGX_CONF_FLAGS[@]}"); fi; \
 	if [ ! -f $$configure ]; then configure=auto/configure; fi; \
 	$$configure "$${flags[@]}" --with-cc='$(CC)' $(NGX_CONF_OPTS) \
-	    --builddir=$(@D) $(link)=$(CURDIR) > $(@D)/configure.log 2>&1 \
+	    --builddir=.. $(link)=$(CURDIR) > $(@D)/configure.log 2>&1 \
 	|| { tail -n 20 $(@D)/configure.log >&2; exit 1; }
 
 # Changes when a setting does, and so makes NGINX configure again.  Several runs of make

@@ -44,6 +44,12 @@ my @makes = map {
 is((grep { waitpid($_, 0); $? != 0 } @makes), 0, 'twelve makes at once');
 is_deeply([glob "$dir/build/settings*"], ["$dir/build/settings"], 'their one file of settings');
 
+# mktemp makes such names.
+my $odd = "$dir/tmp.cSv.S5.cpp";
+is(system("cd '$HERE' && make -s BUILD='$odd' '$odd/Makefile' > '$dir/odd.log' 2>&1"
+        . " && make -n BUILD='$odd' build > '$dir/odd.log' 2>&1"), 0,
+    'a directory whose name looks like those of sources') or diag(`tail -n 5 '$dir/odd.log'`);
+
 SKIP: {
     my $module = $ENV{LIMIT_SLIDING_MODULE} || '';
     skip 'no module built by this makefile', 4 if $module !~ m{^\Q$HERE\E/build/};
