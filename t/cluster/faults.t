@@ -107,7 +107,7 @@ sub errors() {
     ok defined $nginx->wait_healthy, 'at first Redis decides';
     for my $error ('MOVED', 'MOVED ', 'MOVED 1', 'MOVED 1 ',
         'MOVED 1 127.0.0.1', 'MOVED 1 127.0.0.1:', 'MOVED 1 127.0.0.1:0',
-        'MOVED 1 127.0.0.1:65536',
+        'MOVED 1 127.0.0.1:65536', 'MOVED 1 127.0.0.1:' . (65536 + $real->port),
         'MOVED 1 ' . 'x' x 300 . ':1', 'ASK', 'ASK 1', 'ASK 1 :', "ASK 1 \x01:1",
         'TRYAGAIN Multiple keys request during rehashing of slot',
         'CLUSTERDOWN The cluster is down', 'CLUSTERDOWN Hash slot not served',

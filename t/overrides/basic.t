@@ -332,7 +332,13 @@ my $short = put('counter', 'x', '9/1h', '&ttl=2s');
 like $short->{ttl}, qr/^[12]$/, 'a limit that ends by itself';
 is $short->{limit}, 9, '... in force';
 is key('counter', 'x')->{limit}, 9, '... still';
+sub is_listed($key) {
+    my ($limits) = all_limits($nginx, 'counter');
+    return scalar grep { $_->{key} eq $key } @$limits;
+}
+is is_listed('x'), 1, '... and listed';
 ok wait_for(sub { key('counter', 'x')->{limit} == 4 }), '... no longer';
+is is_listed('x'), 0, '... nor listed from then on';
 is key('counter', 'x')->{own_limit}, JSON::PP::false(), '... none';
 is header($nginx->get('/counter?key=x'), 'X-Limit'), 4, '... nor for requests';
 is put('counter', 'x', 0, '&ttl=1d')->{ttl}, 86400, 'one that ends tomorrow';

@@ -437,6 +437,16 @@ static void request(run_t *run, uint64_t cost, unsigned n) {
         /* a counter may have more parts now */
         CHECK_EQUAL(run, "remaining", after.remaining, v.remaining);
     }
+
+    if (granted == 0 && owed > 0) {
+        /* a key that owes has recorded nothing of what was rejected */
+        Verdict v = run->told.remote.describe(run->policy, cost, 0, false, false,
+                                              run->records ? n * cost : 0);
+        Verdict after = look(run, cost);
+
+        CHECK_EQUAL(run, "remaining of a debtor", after.remaining, v.remaining);
+        CHECK_EQUAL(run, "excess of a debtor", after.excess, v.excess);
+    }
 }
 
 static void charge(run_t *run, uint64_t cost) {

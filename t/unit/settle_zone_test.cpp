@@ -257,6 +257,25 @@ static void test_refund_in_time(void **state) {
     });
 }
 
+/* A request gives back no more than it has taken, whatever it turned out to cost. */
+static void test_refund_of_more(void **state) {
+    (void)state;
+
+    each_subject([](const Policy &policy, uint64_t limit) {
+        const settle_limit_t by = {limit, false};
+        const uint64_t now_ms = begin_ms(policy);
+        settle_key_t key(policy, true);
+        const Claim claim = key.acquire(by, 1, now_ms);
+
+        limit_sliding::charge(key.claim(by, 0), 4 * limit, now_ms);
+
+        const uint64_t used = key.used(by, now_ms);
+
+        limit_sliding::refund(claim, limit + 1, now_ms, now_ms);
+        assert_int_equal(key.used(by, now_ms), used - 1);
+    });
+}
+
 /* ---- threads ---- */
 
 /* In each round, all charge one key, and give some of that back. */
@@ -444,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_a_busy_debtor_gets_its_limit),
         cmocka_unit_test(test_is_kept),
         cmocka_unit_test(test_refund_in_time),
+        cmocka_unit_test(test_refund_of_more),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_smallest_is_lost),
         cmocka_unit_test(test_old_debts),
