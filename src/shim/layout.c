@@ -527,6 +527,8 @@ ngx_http_limit_sliding_fits(const char *other)
     }
 
     if (ngx_errno == NGX_ENOMEM) {
+        ngx_log_stderr(NGX_ENOMEM, "[emerg] limit_sliding cannot compare the"
+                       " structures of this NGINX");
         return NGX_ERROR;
     }
 
