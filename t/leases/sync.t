@@ -313,6 +313,22 @@ $redis->start;
 wait_for(sub { used($nginx[0], 'one', 'die') >= 0 });
 told('one', 'die', 1000, '... it learns of them', 0.1);
 
+# An outage is told as that of other zones.
+$redis->kill9;
+sub sources() { return api($nginx[0])->{zones}{one}{sources} }
+sub source($key) { return header($nginx[0]->get("/one?key=$key"), 'X-Source') }
+ok wait_for(sub {
+    source('away') eq 'fallback' && api($nginx[0])->{redis}{shared}{breaker} eq 'open'
+}), 'Redis is away, as a response says';
+my $before = sources();
+source('away') for 1 .. 3;
+is sources()->{$_} - $before->{$_}, $_ eq 'fallback' ? 3 : 0, "... and counters: $_"
+    for sort keys %$before;
+like $nginx[0]->get('/limits/metrics')->{body},
+    qr/^limit_sliding_decisions_total\{zone="one",source="fallback"\} [1-9]/m, '... and metrics';
+$redis->start;
+ok wait_for(sub { source('away') eq 'cache' }), '... until Redis is back';
+
 $nginx[0]->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
     past => 'rate=10 window=1s' }, limit => 'settle=$arg_settle'));
 $nginx[0]->get('/past?key=a');

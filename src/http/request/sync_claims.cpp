@@ -4,6 +4,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "redis/background/sync.hpp"
+#include "redis/calls/redis_instance.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -37,7 +38,7 @@ bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
 
 void complete_synced(Claim &claim) {
     auto &remote = remote_of(claim);
-    remote.source = Source::kCache;
+    remote.source = is_away(*remote.zone->redis) ? Source::kFallback : Source::kCache;
     remote.asked_limit = claim.limit;
 
     /* A ban, or the rate "0" of the request, may have rejected the claim. */
