@@ -394,7 +394,7 @@ SKIP: {
     mkdir "$dir/small" or die $!;
     my $mounted = $root
         && system("mount -t tmpfs -o size=64k tmpfs $dir/small 2>/dev/null") == 0;
-    skip 'cannot mount', 12 unless $mounted;
+    skip 'cannot mount', 16 unless $mounted;
 
     $nginx->serve(http => zone('one', 'limits=small/limits'));
     is put('one', 'a', 7), 200, 'an order on a disk with room';
@@ -434,6 +434,20 @@ SKIP: {
     $nginx->reload($text);
     is $nginx->statuses(1, '/?key=blocked'), 429, '... over a reload';
     $nginx->stop;
+
+    # Whether nginx -t succeeds, and a start does.
+    my $tried = sub ($text) {
+        my ($failed, $output) = $nginx->test_config($text);
+        my ($told) = $output =~ m{open\(\) "\S+" failed, .* zone "one" .*\((\d+): };
+        my $starts = eval { $nginx->start($text); 1 };
+        $nginx->stop if $starts;
+        return join ' ', $failed ? "fails $told" : 'ok', $starts ? 'starts' : 'starts not';
+    };
+    my $writing = $nginx->template(http => zone('one', 'limits=small/limits'));
+    is $tried->($text), 'ok starts', 'nginx -t: it may stay read-only without write=on';
+    is $tried->($writing), 'fails 30 starts not', '... but not with it';
+    is $tried->($_ =~ s{small/limits}{small/missing}r), 'fails 30 starts not',
+        '... nor if the file is missing' for $text, $writing;
     system("umount $dir/small") == 0 or diag 'umount failed';
 }
 
@@ -492,4 +506,4 @@ ok wait_for(sub { own('one', 'a') eq '8' }, 3), '... is in force in a new one, s
 is own('one', 'b'), '9', '... with others';
 ok wait_for(sub { $nginx->children == 1 }), 'the old worker exits';
 
-$nginx->finish(allow => [ qr{\[emerg\].*no/limits}, qr/^nginx: \[error\]/ ]);
+$nginx->finish(allow => [ qr{\[emerg\].*(?:no/limits|small/)}, qr/^nginx: \[error\]/ ]);

@@ -31,24 +31,17 @@ bool cannot_open(ngx_conf_t *cf, const ZoneConf &zone) {
     return false;
 }
 
-/* Opens an existing file to test the configuration, or checks that its folder exists. */
-bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
-    auto &file = zone.override_file;
-    auto *path = reinterpret_cast<char *>(file.path.data);
-    file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file.fd != NGX_INVALID_FILE) { return true; }
-
-    if (ngx_errno != NGX_ENOENT) { return cannot_open(cf, zone); }
-
-    ngx_str_t folder = {file.path.len, file.path.data};
+/* Returns true if this process may create a file in the folder of the path. */
+bool can_create(ngx_pool_t *pool, const ngx_str_t &path) {
+    ngx_str_t folder = path;
     while (folder.len > 1 && folder.data[folder.len - 1] != '/') {
         folder.len--;
     }
 
-    struct stat info;
-    const ngx_str_t text = join(cf->pool, view(folder), std::string_view("\0", 1));
+    const ngx_str_t text = join(pool, view(folder), std::string_view("\0", 1));
     return text.data != nullptr
-           && (stat(reinterpret_cast<char *>(text.data), &info) == 0 || cannot_open(cf, zone));
+           && faccessat(AT_FDCWD, reinterpret_cast<char *>(text.data), W_OK | X_OK, AT_EACCESS)
+                  == 0;
 }
 
 /* Opens a file without a name, or keeps that of the last cycle with the zone's memory.  Only the
@@ -72,21 +65,29 @@ bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     return false;
 }
 
+/* Opens the file, and creates a missing one.  A test of the configuration only finds out whether
+ * that would succeed. */
 bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
-    if (ngx_test_config) { return open_to_test(cf, zone); }
-
-    /* Keys may be secrets, so only the owner may read the file. */
     auto &fd = zone.override_file.fd;
     const auto *path = reinterpret_cast<char *>(zone.override_file.path.data);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
 
-    /* Only the API writes, so without "write=on", the file may be on a read-only file system. */
-    if (fd == NGX_INVALID_FILE && (ngx_errno == EROFS || ngx_errno == NGX_EACCES)
-        && !main_conf(cf).charges) {
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    /* Keys may be secrets, so only the owner may read the file. */
+    fd = open(path, O_RDWR | kFlags | (ngx_test_config ? 0 : O_CREAT), 0600);
+
+    /* Only the API writes, so without "write=on", the file may be on a read-only file system.  A
+     * folder is opened to be refused as no file. */
+    const bool is_read_only = ngx_errno == EROFS || ngx_errno == NGX_EACCES;
+    if (fd == NGX_INVALID_FILE
+        && (ngx_errno == NGX_EISDIR || (is_read_only && !main_conf(cf).charges))) {
+        fd = open(path, O_RDONLY | kFlags);
     }
 
-    return fd != NGX_INVALID_FILE || cannot_open(cf, zone);
+    if (fd != NGX_INVALID_FILE) { return true; }
+
+    return (ngx_test_config && ngx_errno == NGX_ENOENT
+            && can_create(cf->pool, zone.override_file.path))
+           || cannot_open(cf, zone);
 }
 
 /* Returns true if two files are the same.  "nginx -t" knows a missing file by its path only. */
