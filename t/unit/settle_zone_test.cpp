@@ -105,6 +105,31 @@ static void test_is_paid_in_time(void **state) {
     });
 }
 
+/* A bucket that drains slowly pays what it owes once it is empty, as Redis has it pay. */
+static void test_slow_bucket(void **state) {
+    (void)state;
+
+    for (size_t kind = 0; kind < LENGTH(settle_kinds); kind++) {
+        for (uint32_t burst : {1000, 4096, 29000}) {
+            Policy policy = policy_of(kind, SECOND_MS, 1);
+            policy.burst = burst;
+            if (!policy.is_bucket()) { continue; }
+
+            const uint64_t capacity = policy.capacity(1);
+            const settle_limit_t by = {1, false};
+            settle_key_t key(policy, true);
+
+            assert_int_equal(charge(key, by, capacity + 1000, begin_ms(policy)), 0);
+
+            const uint64_t now_ms = begin_ms(policy) + (capacity + 1000) * policy.window_ms;
+
+            assert_int_equal(key.used(by, now_ms - 999 * SECOND_MS), 999);
+            assert_int_equal(key.used(by, now_ms - SECOND_MS), 1);
+            assert_int_equal(key.used(by, now_ms), 0);
+        }
+    }
+}
+
 /* Requests of places with other rates neither speed up a debt nor make it last. */
 static void test_places_do_not_matter(void **state) {
     (void)state;
@@ -464,6 +489,7 @@ int main(void) {
         cmocka_unit_test(test_is_kept),
         cmocka_unit_test(test_refund_in_time),
         cmocka_unit_test(test_refund_of_more),
+        cmocka_unit_test(test_slow_bucket),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_smallest_is_lost),
         cmocka_unit_test(test_old_debts),

@@ -12,21 +12,29 @@ namespace limit_sliding {
 namespace {
 
 constexpr unsigned kDigitsBits = 5;
-constexpr unsigned kEpochBits = 9;
-constexpr unsigned kPartBits = 16;
+constexpr unsigned kEpochBits = 5;
+constexpr unsigned kPartBits = 20;
 constexpr unsigned kUnitsShift = kEpochBits + kPartBits;
 constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
 constexpr uint64_t kPartMask = (1u << kPartBits) - 1;
+
+/* An epoch has from 2^n to 2 x 2^n windows. */
+constexpr unsigned kEpochDigits = 14;
+constexpr uint64_t kEpochWindows = uint64_t{1} << kEpochDigits;
 
 /* Epochs after which a debt has been paid. */
 constexpr uint64_t kEpochsMax = 3;
 
 static_assert((Debts::kUnitsMax << kUnitsShift) >> 60 == 0, "a fact has 60 bits");
-static_assert(Debts::kWindowsMax * kDebtParts + Debts::kWaitMax < 2 * 1024 * kDebtParts,
+static_assert(Debts::kWindowsMax * kDebtParts + Debts::kWaitMax
+                  < (kEpochsMax - 1) * kEpochWindows * kDebtParts,
               "a debt ends within its epochs");
-static_assert(kEpochsMax * 2048 * kDebtParts + Debts::kWaitMax < kPartMask, "numbers do not wrap");
+static_assert(kEpochsMax * 2 * kEpochWindows * kDebtParts + Debts::kWaitMax < kPartMask,
+              "numbers do not wrap");
 
-uint64_t epoch_of(uint64_t now_ms, unsigned digits) { return now_ms >> (digits + 10) & kEpochMask; }
+uint64_t epoch_of(uint64_t now_ms, unsigned digits) {
+    return now_ms >> (digits + kEpochDigits) & kEpochMask;
+}
 
 /* Returns true if a fact was changed so long ago that its debt has been paid.  An age of -1 epoch
  * means that a worker with a faster clock has changed the fact. */

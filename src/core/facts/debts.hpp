@@ -42,12 +42,12 @@ struct DebtClock {
  *
  * The fact of a key is
  *
- *     units 35 | epoch 9 | Debt::since modulo 2^16
+ *     units 35 | epoch 5 | Debt::since modulo 2^20
  *
- * The epoch is the time of the last change.  It lasts for 1,024 to 2,048 windows, so a debt of
+ * The epoch is the time of the last change.  It lasts for 16,384 to 32,768 windows, so a debt of
  * three epochs has been paid, and the numbers of parts have not wrapped.  The hash has the digits
  * of the window, from which sweep() computes the length of an epoch.  Each place must be swept
- * within 500,000 windows, before epochs wrap.
+ * within 450,000 windows, before epochs wrap.
  *
  * If all places of a key are taken, the smallest debt is lost.
  */
@@ -58,8 +58,8 @@ public:
     static constexpr uint64_t kWindowsMax = 1000;
     static constexpr uint64_t kUnitsMax = (uint64_t{1} << 35) - 1;
 
-    /* The most parts from now to Debt::since. */
-    static constexpr uint64_t kWaitMax = 512 * kDebtParts;
+    /* The most parts from now to Debt::since: a bucket that takes longer to drain pays earlier. */
+    static constexpr uint64_t kWaitMax = 30000 * kDebtParts;
 
     /* Makes the table in `bytes` >= kBytesMin of zeroed memory, aligned to 64. */
     static Debts *init(void *memory, size_t bytes);
