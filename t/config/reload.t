@@ -333,4 +333,64 @@ SERVER
     ok wait_for(sub { $counting->children == 1 }), '... which it does then';
 }
 
+
+# Limits of single keys, blocks included, that a reload leaves behind
+
+{
+    my @redis = map { LimitSliding::Redis->new->start } 1 .. 2;
+    my ($first, $second) = map { $_->server } @redis;
+    my $node = LimitSliding::Test->new;
+    my $config = sub (%is) {
+        %is = (name => 'api', server => $first, words => '', redis => 'redis=shared', local => '',
+            %is);
+        return (http => <<"HTTP", server => <<"SERVER");
+    limit_sliding_redis shared { server $is{server}; $is{words} }
+    limit_sliding_zone \$arg_key zone=$is{name}:1m rate=9 window=1d $is{redis};
+    limit_sliding_zone \$arg_key zone=local$is{local}:1m rate=9 window=1d;
+HTTP
+    location /api { limit_sliding zone=$is{name}; empty_gif; }
+    location /local { limit_sliding zone=local$is{local}; empty_gif; }
+    location /limits { limit_sliding_api write=on; }
+SERVER
+    };
+    my @plain = $config->();
+    my $behind = 'leaves its counts and limits of single keys behind in Redis: its';
+    for my $case (
+        [ 'the same', [], '' ],
+        [ 'another timeout', [ words => 'timeout 70ms;' ], '' ],
+        [ 'a prefix', [ words => 'key_prefix x:;' ],
+            qq("api" $behind key_prefix was "limit_sliding:", now "x:") ],
+        [ 'a format', [ words => 'key_format plain;' ],
+            qq("api" $behind key_format was digest, now plain) ],
+        [ 'a database', [ words => 'database 3;' ], qq("api" $behind database was 0, now 3) ],
+        [ 'a server', [ server => $second ], qq("api" $behind server was "$first", now "$second") ],
+        [ 'a zone', [ name => 'other' ],
+            '"api" is gone, and with it the limits of single keys' ],
+        [ 'a zone in memory', [ local => '2' ],
+            '"local" is gone, and with it the limits of single keys' ],
+        )
+    {
+        my ($name, $change, $notice) = @$case;
+        $node->serve(@plain);
+        api_key($node, $_, 'blocked', 'PUT', '&rate=0') for qw(api local);
+        is $node->statuses(1, "/$_?key=blocked"), 429, "$name: a blocked key, $_" for qw(api local);
+        $node->new_log_lines(qr/./);
+        $node->reload($node->template($config->(@$change)));
+        is join("\n", map { s/.*limit_sliding zone //sr }
+            $node->new_log_lines(qr/\[notice\].*limit_sliding zone/)), $notice, '... a notice';
+        sleep 1.1;             # a node remembers refusals
+        is $node->statuses(1, "/$_?key=blocked"),
+            $notice && $notice =~ /"$_"|^$/ ? 200 : 429, "... $_" for qw(api local);
+    }
+
+    # Limits of keys in memory, without a file
+    $node->serve(@plain);
+    api_key($node, 'local', 'blocked', 'PUT', '&rate=0');
+    $node->reload($node->template(@plain) =~ s/local:1m rate=9 window=1d/local:1m rate=9 window=2d/r);
+    like +($node->new_log_lines(qr/starts empty/))[0], qr/"local" starts empty, without its limits/,
+        'a zone that starts empty loses them, and says so';
+    is $node->statuses(1, '/local?key=blocked'), 200, '... which is so';
+    $node->finish_one;
+}
+
 done_testing;

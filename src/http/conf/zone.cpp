@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/table/zone.hpp"
+#include "http/conf/zone_change.hpp"
 #include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
@@ -171,94 +172,6 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     return NGX_OK;
 }
 
-u_char *print_precision(u_char *p, u_char *last, const Policy &policy) {
-    return policy.precision == 0 ? ngx_slprintf(p, last, "auto")
-                                 : ngx_slprintf(p, last, "%uD", policy.precision);
-}
-
-u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
-    if (policy.calendar == Calendar::kNone) {
-        return ngx_slprintf(p, last, "%uL ms", policy.window_ms);
-    }
-
-    ngx_str_t name = to_str(name_of(policy.calendar));
-    return ngx_slprintf(p, last, "a calendar %V", &name);
-}
-
-/* Returns the first difference between the parts of the memory, or nullptr. */
-const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
-    if (zone.is_remote() != old.is_remote()) {
-        return zone.is_remote() ? "it is in redis now" : "it was in redis";
-    }
-
-    if (zone.remote.lease != 0 && old.remote.leases == nullptr) { return "it has leases now"; }
-
-    if (zone.rejected.are_banned() && old.memory.aside.bans == nullptr) {
-        return "it has penalties now";
-    }
-
-    if (zone.may_owe && old.memory.aside.debts == nullptr) { return "its keys may owe now"; }
-
-    if ((zone.remote.sync_ms == 0) != (old.remote.sync_ms == 0)) {
-        return zone.remote.sync_ms != 0 ? "it has sync now" : "it had sync";
-    }
-
-    return nullptr;
-}
-
-/* Prints the first difference that gives old states another meaning. */
-u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
-    const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
-    const auto &policy = zone.policy, &old_policy = old.policy;
-    auto print = [=](const char *format, auto... values) {
-        return ngx_slprintf(p, last, format, values...);
-    };
-
-    if (view(key) != view(old_key)) {
-        return print("its key was \"%V\", now \"%V\"", &old_key, &key);
-    }
-
-    if (policy.algorithm != old_policy.algorithm) {
-        return print("its algorithm was %V, now %V",
-                     &algorithm_names[index_of(old_policy.algorithm)],
-                     &algorithm_names[index_of(policy.algorithm)]);
-    }
-
-    if (policy.window() != old_policy.window()) {
-        p = print("its window was ");
-        p = print_window(p, last, old_policy);
-        p = ngx_slprintf(p, last, ", now ");
-        return print_window(p, last, policy);
-    }
-
-    if ((policy.offsets == nullptr) != (old_policy.offsets == nullptr)) {
-        return print(policy.offsets != nullptr ? "its calendar was utc, now local"
-                                               : "its calendar was local, now utc");
-    }
-
-    if (policy.precision != old_policy.precision) {
-        p = print("its precision was ");
-        p = print_precision(p, last, old_policy);
-        p = ngx_slprintf(p, last, ", now ");
-        return print_precision(p, last, policy);
-    }
-
-    if (policy.burst != old_policy.burst) {
-        return print("its burst was %uD, now %uD", old_policy.burst, policy.burst);
-    }
-
-    if (const char *part = differing_part(zone, old)) { return print(part); }
-
-    if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
-
-    if (zone.override_file.max != old.override_file.max) {
-        return print("its limits_max was %uz, now %uz", old.override_file.max,
-                     zone.override_file.max);
-    }
-
-    return p;
-}
-
 /* Returns true if the last cycle had loaded this module from another file.  The tags of its zones
  * are unknown here, and its structs may differ. */
 bool was_other_file(const ngx_cycle_t &old) {
@@ -387,23 +300,22 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
     return true;
 }
 
-/* Logs that a zone starts empty, so that all clients have their whole limit again.  The line is a
- * notice, because the configuration demands the restart.  Logs of the level "error", NGINX's
- * default, show the line as well: an operator may look for the reason there. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
     if (!zone.rejected.top) { zone.memory.aside.offenders->clear(); }
 
-    ngx_log_t shown = *log;
-    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
-        shown.log_level = NGX_LOG_NOTICE;
-    }
-
-    if (zone.ordered.restarted.len != 0) {
-        ngx_log_error(NGX_LOG_NOTICE, &shown, 0, "limit_sliding zone \"%V\" starts empty: %V",
-                      &zone.name, &zone.ordered.restarted);
-    }
-
+    ngx_log_t shown = shown_log(*log);
+    tell_changes(shown, zone);
     follow_utc(shown, zone);
+}
+
+void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones) {
+    ngx_log_t shown = shown_log(*cycle.log);
+    for_each<ngx_shm_zone_t>(cycle.old_cycle->shared_memory, [&](auto &shm_zone) {
+        if (shm_zone.tag != &tags[0] && shm_zone.tag != &tags[1]) { return; }
+
+        const auto &old = *static_cast<ZoneConf *>(shm_zone.data);
+        if (find_zone(zones, view(old.name)) == nullptr) { tell_gone(shown, old); }
+    });
 }
 
 /* Each worker, also of the last cycle, has its own slot in NGINX's process table, and thus its

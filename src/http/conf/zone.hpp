@@ -139,8 +139,12 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
  * the memory of the last cycle.  Logs an error and returns false if a zone is invalid. */
 bool init_zones(ngx_conf_t *cf, const Zones &zones);
 
-/* Logs a zone that starts empty, and follows steps of UTC, once the configuration is in use. */
+/* Logs what a reload changes of the zone (zone_change.hpp), and follows steps of UTC, once the
+ * configuration is in use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
+
+/* Logs which zones of the last cycle are not configured any more. */
+void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones);
 
 /* Gives this worker its counters in shared memory. */
 void take_statistics(ZoneConf &zone);

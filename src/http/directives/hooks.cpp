@@ -182,6 +182,7 @@ ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf, ngx_uint_t *needs) {
 
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
     const auto &main = main_conf_of(cycle);
+    tell_gone_zones(*cycle, main.zones);
     for (auto *zone : main.zones) {
         enter_memory(cycle->log, *zone);
         enter_overrides(cycle->log, *zone);
