@@ -93,8 +93,9 @@ is_wrong(@$_) for (
 # the rate
 
 is_wrong(@$_) for (
-    [ http => "$zone zone=one:1m;",                     'rate' ],
-    [ http => "$zone zone=one:1m window=1m;",           'rate' ],
+    (map { [ http => "$zone zone=one:1m$_;", 'rate',
+        qr/"limit_sliding_zone" must have "rate=" or "inflight=" parameter in / ] } '', ' window=1m'),
+    [ http => "$zone rate=1r/s;", 'zone=', qr/must have "zone=" parameter in / ],
     [ http => "$zone zone=one:1m rate=;",               'rate=' ],
     [ http => "$zone zone=one:1m rate=0r/s;",           'rate=0r/s' ],
     [ http => "$zone zone=one:1m rate=-1r/s;",          'rate=-1r/s' ],

@@ -319,8 +319,11 @@ is header($nginx->get(@HELLO), 'X-Limit'), 5000, '... and has its own limit';
 redis_cli(block('docs/redis.md', 'redis', qr/\+info/));
 ok wait_for(sub { $nginx->get('/limits')->{body} =~ /"memory":\{"bytes":\d/ }),
     '... and tells its memory';
-redis_cli(block('docs/redis.md', 'redis', qr/\+scan/));
+redis_cli(block('docs/redis.md', 'redis', qr/limiter \+pttl$/m));
 my ($digest) = $state =~ /\{(.*)\}/;
+like $nginx->get('/limits/zones/api/key?key=hello')->{body}, qr/"own_limit":true,"ttl":null,"window"/,
+    '... and when a limit expires';
+redis_cli(block('docs/redis.md', 'redis', qr/\+scan/));
 is $nginx->get('/limits/zones/api/limits')->{body}, <<"JSON", '... as is listed';
 {"zone":"api","digest":true,"limits":[
 {"key":"$digest","rate":"5000r/h","ttl":null}],"next":null}

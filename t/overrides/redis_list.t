@@ -202,8 +202,16 @@ is limits_page($nginx, 'one')->{http}, 200, '... with it';
 $redis->command(qw(SET limit_sliding:one:{a}:limit 1r/s));
 $redis->command(qw(ACL SETUSER limited -pttl));
 is limits_page($nginx, 'one')->{http}, 502, 'no right to PTTL';
+for my $json (api_key($nginx, 'one', 'b', 'PUT', '&rate=0&ttl=1h'), api_key($nginx, 'one', 'b')) {
+    is "$json->{http} $json->{own_limit} $json->{ttl_error}",
+        '200 1 redis did not tell it, see the log', '... a PUT, or a key: told in the answer';
+    is $json->{ttl}, undef, '... without a time';
+}
 $redis->command(qw(ACL SETUSER limited +pttl));
 is limits_page($nginx, 'one')->{http}, 200, '... with it';
+my $told = api_key($nginx, 'one', 'b');
+ok $told->{ttl} && !exists $told->{ttl_error}, '... as in the answer about a key';
+$redis->command('DEL', grep { !/\{a\}/ } $redis->keys);
 $nginx->finish_one;
 
 my $fake = LimitSliding::FakeRedis->new($redis)->start;

@@ -179,6 +179,8 @@ ngx_int_t send_key(const KeyRequest &key) {
         }
 
         known_field("ttl", key.ttl_s.has_value(), key.ttl_s.value_or(0));
+        if (key.is_ttl_denied) { json.field("ttl_error", "redis did not tell it, see the log"); }
+
         write_window(json, policy.window());
         known_field("limit", has_limit, is_blocked ? 0 : limit.limit);
         known_field("remaining", has_limit, is_blocked ? 0 : verdict.remaining);

@@ -35,6 +35,7 @@ struct KeyRequest {
     Override usual;
 
     std::optional<uint64_t> ttl_s; /* s until the override expires */
+    bool is_ttl_denied;            /* Redis has refused to tell it */
 
     Claim claim;           /* consumes nothing */
     OverriddenParts parts; /* of the claim */

@@ -145,6 +145,7 @@ ngx_int_t end_ttl(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
     const int64_t ttl_ms = key.remote.ttl_ms;
+    key.is_ttl_denied = key.waiter.told == Told::kRejected;
     if (ttl_ms >= 0) { key.ttl_s = seconds(static_cast<uint64_t>(ttl_ms)); }
 
     return send_key(key);
