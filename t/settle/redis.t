@@ -380,4 +380,28 @@ $nginx->serve(limits("rate=$LIMIT", one => ''));
 is join(' ', map { header($nginx->get("/one?key=sentinel&cost=$_"), 'X-Source') } 3, 30, 10),
     'redis redis redis', 'by sentinels: Redis decides';
 settles($nginx, 'one', 'sentinel', 43, '... and settles');
+
+
+# Buckets beside what a higher limit has admitted, here and there
+
+my %rated = (key => '$arg_key', limit => 'rate=$arg_rate cost=$arg_cost settle=$arg_settle');
+$nginx = node($redis->server);
+$nginx->serve(places(%rated, each => 'rate=100 window=100s algorithm=token_bucket',
+    zones => { here => '', there => 'redis=shared' }));
+for my $zone (qw(here there)) {
+    my $left = sub ($rate, $cost = 0, $settle = '') {
+        my $r = $nginx->get("/$zone?key=a&rate=$rate&cost=$cost&settle=$settle");
+        sleep 0.01;          # until the cost is settled
+        return "$r->{status} " . header($r, 'X-Remaining');
+    };
+    is $left->(100, 60), '200 40', "$zone: used under a higher limit";
+    is $left->(10), '429 0', '... the lower one has nothing left';
+    sleep 50;
+    is $left->(10), '200 5', '... and half of it in half a window';
+    is $left->(10, 3, 1), '200 2', '... of which a request reserves three, and takes one';
+    is $left->(10), '200 4', '... so two are given back';
+    is $left->(10, 4, 0), '200 0', '... another one takes nothing';
+    is $left->(10), '200 4', '... so all are given back';
+    is $left->(100), '200 80', '... and the higher limit has what it would have without them';
+}
 $nginx->finish;

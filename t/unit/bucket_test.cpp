@@ -356,6 +356,37 @@ static void test_a_lower_limit_between_loses_no_count(void **state) {
     assert_true(admitted >= (now_ms - start_ms) / 2);
 }
 
+/* A refund beside an excess undoes the admission, under both limits. */
+static void test_refund_beside_an_excess(void **state) {
+    (void)state;
+
+    for (uint64_t window_ms : {SECOND_MS, MINUTE_MS, DAY_MS}) {
+        Policy policy = {window_ms, Algorithm::kTokenBucket};
+
+        for (uint32_t cost = 1; cost <= 10; cost++) {
+            for (uint64_t later : {0, 1, 3}) {
+                uint64_t now_ms = 1234567890123;
+                State before = 0, after = 0, other = 0;
+
+                assert_true(pure::admit(policy, 0, now_ms, 100, 100, &before));
+                now_ms += window_ms;
+                assert_true(pure::admit(policy, before, now_ms, 10, cost, &after));
+                now_ms += window_ms * later / 100;
+
+                const State given = pure::refund(policy, after, now_ms, 10, after, cost);
+                assert_int_equal(remaining_in(&policy, given, now_ms, 10), 10);
+                assert_in_range(remaining_in(&policy, given, now_ms, 100), 99, 100);
+
+                /* once a higher limit has used the time, it gets no more back than the cost */
+                assert_true(pure::admit(policy, after, now_ms, 100, 1, &other));
+                const uint64_t left = remaining_in(&policy, other, now_ms, 100);
+                other = pure::refund(policy, other, now_ms, 10, after, cost);
+                assert_in_range(remaining_in(&policy, other, now_ms, 100), left, left + cost);
+            }
+        }
+    }
+}
+
 /* What has run off since is not given back beside what came later. */
 static void test_refund_of_what_has_run_off(void **state) {
     static const Algorithm algorithms[] = {Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
@@ -485,6 +516,7 @@ static void test_refunds_beside_an_excess_keep_the_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_of_what_has_run_off),
+        cmocka_unit_test(test_refund_beside_an_excess),
         cmocka_unit_test(test_refunds_beside_an_excess_keep_the_limit),
         cmocka_unit_test(test_large_buckets_lose_no_rate),
         cmocka_unit_test(test_no_bucket_loses_rate),

@@ -384,11 +384,23 @@ public:
      * admission of the cost.  Units used before this admission drain first.  The drained units are
      * counted until the time of `state`, at the present limit or the largest one that `state` may
      * have had, if that is higher.  The time of a state with an excess may precede its latest
-     * admission, so the units are then counted until now. */
+     * admission, so the units are then counted until now.
+     *
+     * Beside an excess, an admission only moves the time of the state forward, by the time in which
+     * the cost drains.  So the refund moves the time back if nothing was admitted since.  Else it
+     * only reduces the excess, because a higher limit may have used that time. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         uint64_t given = cost * window_ms_;
         uint64_t taken = then(state);
-        bool has_excess = excess_of(taken, state) != 0;
+        uint64_t excess = excess_of(taken, state);
+        bool has_excess = excess != 0;
+
+        if (has_excess && state == recorded) {
+            given = std::min(given, left_of(taken - excess, state));
+            return pack((time_of(state) - given / limit_) & time_mask(), class_of(state),
+                        taken - given % limit_);
+        }
+
         uint64_t pace = std::max(limit_, most_of_class(state));
         uint64_t all = then(recorded) - excess_of(then(recorded), recorded);
         uint64_t before = all - std::min(all, given);

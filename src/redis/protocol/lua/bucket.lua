@@ -67,13 +67,7 @@ if at then
   since = time - at
 end
 
--- The excess over this bucket, rounded down to whole ms of running off.
-local above, above_rest = 0, 0
-if used >= most then
-  above, above_rest = subtract(used, used_rest, most, 0, w)
-  local _, less = divide(above, above_rest, limit, w)
-  above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
-end
+--@ include bucket.excess
 
 if leased or leased_at then
   local span = w < 16000 and floor(w / 16) or 1000
@@ -166,6 +160,15 @@ if pass == 2 and g < n and limit < low then
   --@ include bucket.save
 end
 
+-- The excess over this bucket, rounded down to whole ms of running off.
+--@ chunk bucket.excess
+local above, above_rest = 0, 0
+if used >= most then
+  above, above_rest = subtract(used, used_rest, most, 0, w)
+  local _, less = divide(above, above_rest, limit, w)
+  above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
+end
+
 -- Sets `most` to the requests that the bucket holds, and `longest` to the ms in
 -- which it fills under any limit.  Both are bounded as in the core, by the bits
 -- of its times.
@@ -223,8 +226,27 @@ lasts = math.max(lasts, least)
 -- Subtracts the cost, except for the part that had run off by the latest
 -- admission.  The cost runs off from the time of the grant, after the units
 -- that were used before.  If the time is 0, nothing of it has run off.
+--
+-- A state of a time before the grant has an excess, and only requests that have
+-- one were admitted since: the time moves back, as in the core.
 --@ chunk bucket.give_back
 --@ include bucket.state
+if at and at < taken and not leased_at then
+  --@ include bucket.capacity
+  --@ include bucket.excess
+  local left, left_rest = subtract(used, used_rest, above, above_rest, w)
+  left, left_rest = run_off(left, left_rest, math.max(now - at, 0), limit, w, 0)
+  if left >= cost then left, left_rest = cost, 0 end
+  if above + above_rest > 0 and left + left_rest > 0 then
+    local ago, over = divide(left, left_rest, limit, w)
+    used, used_rest = subtract(used, used_rest, floor(over / w), over % w, w)
+    at = at - ago
+    local time, low, level, level_rest = at, lowest, used, used_rest
+    s = pack('>I2I6I7I4', id, at, used, used_rest) .. string.sub(s, 20)
+    --@ include bucket.save
+  end
+  at = nil
+end
 --@ if settles
 if at and taken == 0 then
   local time, low, held = at, lowest, newer + older
