@@ -363,19 +363,19 @@ static void test_refund_beside_an_excess(void **state) {
     for (uint64_t window_ms : {SECOND_MS, MINUTE_MS, DAY_MS}) {
         Policy policy = {window_ms, Algorithm::kTokenBucket};
 
-        for (uint32_t cost = 1; cost <= 10; cost++) {
+        for (uint32_t cost = 1; cost <= 4; cost++) {
             for (uint64_t later : {0, 1, 3}) {
                 uint64_t now_ms = 1234567890123;
                 State before = 0, after = 0, other = 0;
 
                 assert_true(pure::admit(policy, 0, now_ms, 100, 100, &before));
-                now_ms += window_ms;
+                now_ms += window_ms / 2;
                 assert_true(pure::admit(policy, before, now_ms, 10, cost, &after));
                 now_ms += window_ms * later / 100;
 
                 const State given = pure::refund(policy, after, now_ms, 10, after, cost);
-                assert_int_equal(remaining_in(&policy, given, now_ms, 10), 10);
-                assert_in_range(remaining_in(&policy, given, now_ms, 100), 99, 100);
+                assert_int_equal(remaining_in(&policy, given, now_ms, 10), 5);
+                assert_int_equal(remaining_in(&policy, given, now_ms, 100), 50 + later);
 
                 /* once a higher limit has used the time, it gets no more back than the cost */
                 assert_true(pure::admit(policy, after, now_ms, 100, 1, &other));
