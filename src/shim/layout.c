@@ -8,9 +8,9 @@
  * there does no harm.
  *
  * Not told: ngx_command_t, ngx_module_t and ngx_http_module_t, which NGINX
- * reads before any hook of a module runs; ngx_slab_pool_t, which exists only
- * later; ngx_http_compile_complex_value_t, of which no function gives anything
- * back; and a new bit that moves no field, but for those that are looked at.
+ * reads before any hook of a module runs; ngx_http_compile_complex_value_t, of
+ * which no function gives anything back; and a new bit that moves no field, but
+ * for those that are looked at.  Zones compare ngx_slab_pool_t.
  */
 
 #include "shim/layout.h"

@@ -30,6 +30,8 @@ my @DRIFTS = (
     'ngx_log_t file', 'ngx_buf_t last', 'ngx_buf_t mmap:1', 'ngx_array_t size', 'ngx_list_t size',
     'ngx_table_elt_t key', 'ngx_core_conf_t master', 'ngx_url_t default_port',
     'ngx_resolver_ctx_t naddrs', 'ngx_listening_t addr_text', 'ngx_open_file_t name',
+    'ngx_slab_pool_t pages', 'ngx_slab_pool_t pfree', 'ngx_slab_pool_t log_ctx',
+    'ngx_slab_pool_t data',
 );
 splice @DRIFTS, $ENV{LIMIT_SLIDING_DRIFTS} if $ENV{LIMIT_SLIDING_DRIFTS};
 

@@ -154,6 +154,13 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
 
     auto *slab = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
     auto *log = shm_zone->shm.log;
+    if (slab->addr != slab || slab->end != shm_zone->shm.addr + shm_zone->shm.size) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "limit_sliding was built for another ngx_slab_pool_t than this NGINX has: "
+                      "build it from the source of this NGINX");
+        return NGX_ERROR;
+    }
+
     slab->log_nomem = 0;
 
     uint8_t secret[kSecretBytes];
