@@ -74,7 +74,7 @@ int clock_gettime(clockid_t, timespec *ts) noexcept {
     return 0;
 }
 
-int getentropy(void *buffer, size_t size) noexcept {
+int getentropy(void *buffer, size_t size) {
     for (size_t i = 0; i < size; i++) {
         static_cast<unsigned char *>(buffer)[i] = static_cast<unsigned char>(below(256));
     }
