@@ -23,6 +23,7 @@ extern "C" {
 /* NGINX finds the modules by these names. */
 extern ngx_module_t  ngx_http_limit_sliding_module;
 extern ngx_module_t  ngx_http_limit_sliding_usage_filter_module;
+extern ngx_module_t  ngx_http_limit_sliding_late_filter_module;
 
 
 #pragma GCC visibility push(hidden)
@@ -30,6 +31,8 @@ extern ngx_module_t  ngx_http_limit_sliding_usage_filter_module;
 /* The filters after ours. */
 extern ngx_http_output_header_filter_pt
     ngx_http_limit_sliding_next_header_filter;
+extern ngx_http_output_header_filter_pt
+    ngx_http_limit_sliding_late_next_header_filter;
 extern ngx_http_output_header_filter_pt
     ngx_http_limit_sliding_usage_next_header_filter;
 extern ngx_http_output_body_filter_pt
@@ -41,6 +44,7 @@ extern ngx_http_output_body_filter_pt
 #define NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH   0x02
 #define NGX_HTTP_LIMIT_SLIDING_SETTLES      0x04
 #define NGX_HTTP_LIMIT_SLIDING_HEADERS      0x08
+#define NGX_HTTP_LIMIT_SLIDING_ONE_OF_EACH  0x10
 
 
 /* Setters of directives, as ngx_command_t has them. */
@@ -56,14 +60,15 @@ ngx_http_limit_sliding_set_t
 
 
 /* The configuration, in the order of calls.  complete() runs once all of it is
- * read, and sets what it needs. */
+ * read, and so does needs(), which returns the mask. */
 void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
 void *ngx_http_limit_sliding_create_loc_conf(ngx_conf_t *cf);
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);
 char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf);
 char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
-ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf, ngx_uint_t *needs);
+ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf);
+ngx_uint_t ngx_http_limit_sliding_needs(ngx_conf_t *cf);
 
 void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf);
 void *ngx_http_limit_sliding_usage_create_loc_conf(ngx_conf_t *cf);
@@ -93,6 +98,9 @@ ngx_int_t ngx_http_limit_sliding_settle(ngx_http_request_t *r);
 
 /* Tells clients their limits, as of the decision. */
 ngx_int_t ngx_http_limit_sliding_header_filter(ngx_http_request_t *r);
+
+/* Leaves one field of each of our names, once all fields are there. */
+ngx_int_t ngx_http_limit_sliding_late_header_filter(ngx_http_request_t *r);
 
 /* Read the usage of a request from its response. */
 ngx_int_t ngx_http_limit_sliding_usage_header_filter(ngx_http_request_t *r);

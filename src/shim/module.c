@@ -15,10 +15,13 @@ static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_enter_cycle(ngx_cycle_t *cycle);
 static void *ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_late_init(ngx_conf_t *cf);
 
 
 ngx_http_output_header_filter_pt
     ngx_http_limit_sliding_next_header_filter;
+ngx_http_output_header_filter_pt
+    ngx_http_limit_sliding_late_next_header_filter;
 ngx_http_output_header_filter_pt
     ngx_http_limit_sliding_usage_next_header_filter;
 ngx_http_output_body_filter_pt
@@ -99,33 +102,23 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
-    ngx_http_limit_sliding_preconfiguration, /* preconfiguration */
-    ngx_http_limit_sliding_init,             /* postconfiguration */
-
-    ngx_http_limit_sliding_begin_main_conf,  /* create main configuration */
-    ngx_http_limit_sliding_init_main_conf,   /* init main configuration */
-
-    NULL,                                    /* create server configuration */
-    NULL,                                    /* merge server configuration */
-
-    ngx_http_limit_sliding_create_loc_conf,  /* create location configuration */
-    ngx_http_limit_sliding_merge_loc_conf    /* merge location configuration */
+    .preconfiguration = ngx_http_limit_sliding_preconfiguration,
+    .postconfiguration = ngx_http_limit_sliding_init,
+    .create_main_conf = ngx_http_limit_sliding_begin_main_conf,
+    .init_main_conf = ngx_http_limit_sliding_init_main_conf,
+    .create_loc_conf = ngx_http_limit_sliding_create_loc_conf,
+    .merge_loc_conf = ngx_http_limit_sliding_merge_loc_conf
 };
 
 
 ngx_module_t  ngx_http_limit_sliding_module = {
     NGX_MODULE_V1,
-    &ngx_http_limit_sliding_module_ctx,        /* module context */
-    ngx_http_limit_sliding_commands,           /* module directives */
-    NGX_HTTP_MODULE,                           /* module type */
-    NULL,                                      /* init master */
-    ngx_http_limit_sliding_enter_cycle,        /* init module */
-    ngx_http_limit_sliding_init_process,       /* init process */
-    NULL,                                      /* init thread */
-    NULL,                                      /* exit thread */
-    ngx_http_limit_sliding_exit_process,       /* exit process */
-    NULL,                                      /* exit master */
-    NGX_MODULE_V1_PADDING
+    .ctx = &ngx_http_limit_sliding_module_ctx,
+    .commands = ngx_http_limit_sliding_commands,
+    .type = NGX_HTTP_MODULE,
+    .init_module = ngx_http_limit_sliding_enter_cycle,
+    .init_process = ngx_http_limit_sliding_init_process,
+    .exit_process = ngx_http_limit_sliding_exit_process
 };
 
 
@@ -143,17 +136,11 @@ static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
-    ngx_http_limit_sliding_usage_add_variables,
-    ngx_http_limit_sliding_usage_init,
-
-    ngx_http_limit_sliding_usage_begin_main_conf,
-    NULL,                                    /* init main configuration */
-
-    NULL,                                    /* create server configuration */
-    NULL,                                    /* merge server configuration */
-
-    ngx_http_limit_sliding_usage_create_loc_conf,
-    ngx_http_limit_sliding_usage_merge_loc_conf
+    .preconfiguration = ngx_http_limit_sliding_usage_add_variables,
+    .postconfiguration = ngx_http_limit_sliding_usage_init,
+    .create_main_conf = ngx_http_limit_sliding_usage_begin_main_conf,
+    .create_loc_conf = ngx_http_limit_sliding_usage_create_loc_conf,
+    .merge_loc_conf = ngx_http_limit_sliding_usage_merge_loc_conf
 };
 
 
@@ -164,17 +151,26 @@ static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
 
 ngx_module_t  ngx_http_limit_sliding_usage_filter_module = {
     NGX_MODULE_V1,
-    &ngx_http_limit_sliding_usage_filter_module_ctx, /* module context */
-    ngx_http_limit_sliding_usage_commands,     /* module directives */
-    NGX_HTTP_MODULE,                           /* module type */
-    NULL,                                      /* init master */
-    NULL,                                      /* init module */
-    NULL,                                      /* init process */
-    NULL,                                      /* init thread */
-    NULL,                                      /* exit thread */
-    NULL,                                      /* exit process */
-    NULL,                                      /* exit master */
-    NGX_MODULE_V1_PADDING
+    .ctx = &ngx_http_limit_sliding_usage_filter_module_ctx,
+    .commands = ngx_http_limit_sliding_usage_commands,
+    .type = NGX_HTTP_MODULE
+};
+
+
+static ngx_http_module_t  ngx_http_limit_sliding_late_filter_module_ctx = {
+    .postconfiguration = ngx_http_limit_sliding_late_init
+};
+
+
+/*
+ * This one comes before "add_header" in the order, and thus is called after.
+ * It gets its type once NGINX has counted its modules: it needs no room in
+ * requests, which NGINX would clear in each of them.
+ */
+
+ngx_module_t  ngx_http_limit_sliding_late_filter_module = {
+    NGX_MODULE_V1,
+    .ctx = &ngx_http_limit_sliding_late_filter_module_ctx
 };
 
 
@@ -185,11 +181,15 @@ ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    ngx_http_limit_sliding_late_filter_module.type = NGX_HTTP_MODULE;
+    ngx_http_limit_sliding_late_filter_module.ctx_index =
+                                       ngx_http_limit_sliding_module.ctx_index;
+
     return ngx_http_limit_sliding_create_main_conf(cf);
 }
 
 
-/* NGINX calls the first of both modules first, whichever that is. */
+/* NGINX calls the first of these modules first, whichever that is. */
 
 static void *
 ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf)
@@ -264,9 +264,11 @@ ngx_http_limit_sliding_init(ngx_conf_t *cf)
 {
     ngx_uint_t  needs;
 
-    if (ngx_http_limit_sliding_complete(cf, &needs) != NGX_OK) {
+    if (ngx_http_limit_sliding_complete(cf) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    needs = ngx_http_limit_sliding_needs(cf);
 
     if ((needs & NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH)
         && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
@@ -295,6 +297,19 @@ ngx_http_limit_sliding_init(ngx_conf_t *cf)
     if (needs & NGX_HTTP_LIMIT_SLIDING_HEADERS) {
         ngx_http_limit_sliding_next_header_filter = ngx_http_top_header_filter;
         ngx_http_top_header_filter = ngx_http_limit_sliding_header_filter;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_late_init(ngx_conf_t *cf)
+{
+    if (ngx_http_limit_sliding_needs(cf) & NGX_HTTP_LIMIT_SLIDING_ONE_OF_EACH) {
+        ngx_http_limit_sliding_late_next_header_filter =
+                                                    ngx_http_top_header_filter;
+        ngx_http_top_header_filter = ngx_http_limit_sliding_late_header_filter;
     }
 
     return NGX_OK;

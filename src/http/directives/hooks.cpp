@@ -20,6 +20,8 @@
 #include "ngx/memory.hpp"
 #include "redis/background/ban_spread.hpp"
 
+extern "C" ngx_module_t ngx_http_headers_filter_module;
+
 namespace limit_sliding {
 namespace {
 
@@ -45,13 +47,32 @@ void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
     if (groups != nullptr) { std::copy(groups, groups + kStages, conf->groups); }
 }
 
-/* Returns true if ngx_lua is loaded. */
-bool has_lua(const ngx_conf_t *cf) {
+/* Returns true if the module is loaded. */
+bool has_module(const ngx_conf_t *cf, std::string_view name) {
     for (auto *module = cf->cycle->modules; *module != nullptr; module++) {
-        if (std::string_view((*module)->name) == "ngx_http_lua_module") { return true; }
+        if ((*module)->name == name) { return true; }
     }
 
     return false;
+}
+
+bool has_lua(const ngx_conf_t *cf) { return has_module(cf, "ngx_http_lua_module"); }
+
+bool has_scripts(const ngx_conf_t *cf) {
+    return has_lua(cf) || has_module(cf, "ngx_http_js_module")
+           || has_module(cf, "ngx_http_perl_module");
+}
+
+/* Returns true if the location has "add_header".  The directive tells where NGINX keeps them. */
+bool adds_fields(ngx_conf_t *cf) {
+    const auto *conf = static_cast<char *>(
+        ngx_http_conf_get_module_loc_conf(cf, ngx_http_headers_filter_module));
+    const auto *cmd = ngx_http_headers_filter_module.commands;
+    while (cmd->name.len != 0 && view(cmd->name) != "add_header") {
+        cmd++;
+    }
+
+    return cmd->name.len != 0 && *reinterpret_cast<void *const *>(conf + cmd->offset) != nullptr;
 }
 
 bool begin(ngx_cycle_t *cycle) {
@@ -164,20 +185,28 @@ char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent, void *
     if (conf->groups[kBeforeAuth] != nullptr) { main.needs |= NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH; }
     if (conf->groups[kAfterAuth] != nullptr) { main.needs |= NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH; }
 
-    /* An error_page may add another Retry-After. */
-    if ((conf->headers & ~kHeaderRetryAfter) != 0
+    const bool adds = (conf->headers & ~kHeaderRetryAfter) != 0;
+    if (adds) { main.needs |= NGX_HTTP_LIMIT_SLIDING_HEADERS; }
+
+    /* Who else may send such fields: add_header, scripts, the upstream of an error_page.  Where a
+     * script sets Retry-After, it replaces ours, which is there from the rejection on. */
+    if (adds_fields(cf) || (adds && has_scripts(cf))
         || (conf->set != nullptr && core_loc_conf(cf).error_pages != nullptr)) {
-        main.needs |= NGX_HTTP_LIMIT_SLIDING_HEADERS;
+        main.needs |= NGX_HTTP_LIMIT_SLIDING_ONE_OF_EACH;
     }
 
     return NGX_CONF_OK;
 }
 
-ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf, ngx_uint_t *needs) {
+ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf) {
     const auto &main = main_conf(cf);
     set_unused_prefixes(main);
-    *needs = main.needs;
     return !main.charges || prepare_writes(cf, main.zones) ? NGX_OK : NGX_ERROR;
+}
+
+/* Without a zone, nothing of ours is sent. */
+ngx_uint_t ngx_http_limit_sliding_needs(ngx_conf_t *cf) {
+    return main_conf(cf).zones.empty() ? 0 : main_conf(cf).needs;
 }
 
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {

@@ -17,6 +17,11 @@ namespace limit_sliding {
 namespace {
 
 constexpr std::string_view kRetryAfter = "Retry-After";
+constexpr std::string_view kPolicy = "RateLimit-Policy";
+constexpr std::string_view kState = "RateLimit";
+constexpr std::string_view kXLimit = "X-RateLimit-Limit";
+constexpr std::string_view kXRemaining = "X-RateLimit-Remaining";
+constexpr std::string_view kXReset = "X-RateLimit-Reset";
 
 void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     h.hash = 1;
@@ -164,7 +169,7 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
         if (!print_list(r, ctx, told, &policy, print)) { return false; }
     }
 
-    return push(r, "RateLimit-Policy", policy) && push(r, "RateLimit", states);
+    return push(r, kPolicy, policy) && push(r, kState, states);
 }
 
 bool add_x(ngx_http_request_t *r, const Told &told) {
@@ -178,8 +183,27 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
         (void)append_number(p, told.shown->limit, &digits);
     }
 
-    return push(r, "X-RateLimit-Limit", digits) && push(r, "X-RateLimit-Remaining", told.remaining)
-           && (told.reset.len == 0 || push(r, "X-RateLimit-Reset", told.reset));
+    return push(r, kXLimit, digits) && push(r, kXRemaining, told.remaining)
+           && (told.reset.len == 0 || push(r, kXReset, told.reset));
+}
+
+/* Returns true if we have added the field: its name is one of our texts. */
+bool is_ours(const ngx_table_elt_t &h) {
+    const auto names = {kRetryAfter, kPolicy, kState, kXLimit, kXRemaining, kXReset};
+    return std::any_of(names.begin(), names.end(),
+                       [&](auto name) { return bytes(name) == h.key.data; });
+}
+
+/* Returns true if an upstream has sent the field, and nobody has changed it: its value is still
+ * that of the upstream's response. */
+bool is_from_upstream(ngx_http_request_t *r, const ngx_table_elt_t &h) {
+    bool found = false;
+    if (r->upstream != nullptr) {
+        for_each<ngx_table_elt_t>(r->upstream->headers_in.headers,
+                                  [&](auto &sent) { found |= sent.value.data == h.value.data; });
+    }
+
+    return found;
 }
 
 /* Drops fields that have the same names as ours: of an upstream, or our own of a response that
@@ -191,10 +215,9 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
                                [&](auto name) { return is_same_name(view(h.key), name); });
         };
 
-        if (((headers & kHeaderDraft) != 0 && is_one_of({"RateLimit-Policy", "RateLimit"}))
-            || ((headers & kHeaderX) != 0
-                && is_one_of(
-                    {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}))) {
+        if ((((headers & kHeaderDraft) != 0 && is_one_of({kPolicy, kState}))
+             || ((headers & kHeaderX) != 0 && is_one_of({kXLimit, kXRemaining, kXReset})))
+            && (is_ours(h) || is_from_upstream(r, h))) {
             h.hash = 0;
         }
     });
@@ -214,14 +237,18 @@ bool add_fields(ngx_http_request_t *r, Context &ctx) {
            && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
 }
 
-/* Keeps only the first field, ours: the upstream of an error_page may have sent another. */
-void keep_one_retry_after(ngx_http_request_t *r) {
-    bool found = false;
-    for_each<ngx_table_elt_t>(r->headers_out.headers, [&](auto &h) {
-        if (h.hash != 0 && is_same_name(view(h.key), kRetryAfter)) {
-            h.hash = found ? 0 : h.hash;
-            found = true;
-        }
+/* Of the fields with the name of one of ours, drops those of an upstream, and ours if others stay:
+ * the configuration has set them. */
+[[gnu::noinline]] void keep_one_of_each(ngx_http_request_t *r) {
+    auto &list = r->headers_out.headers;
+    for_each<ngx_table_elt_t>(list, [&](auto &ours) {
+        if (ours.hash == 0 || !is_ours(ours)) { return; }
+
+        for_each<ngx_table_elt_t>(list, [&](auto &h) {
+            if (h.hash != 0 && &h != &ours && is_same_name(view(h.key), view(ours.key))) {
+                (is_from_upstream(r, h) ? h : ours).hash = 0;
+            }
+        });
     });
 }
 
@@ -252,15 +279,20 @@ extern "C" ngx_int_t ngx_http_limit_sliding_header_filter(ngx_http_request_t *r)
         return ngx_http_limit_sliding_next_header_filter(r);
     }
 
-    const auto headers = ctx->headers;
-    if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
-        && r->upstream != nullptr) {
-        keep_one_retry_after(r);
-    }
-
-    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
+    if ((ctx->headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
 
     return ngx_http_limit_sliding_next_header_filter(r);
+}
+
+/* Runs after "add_header".  The API adds Retry-After to requests that no limit has decided. */
+extern "C" ngx_int_t ngx_http_limit_sliding_late_header_filter(ngx_http_request_t *r) {
+    const auto *ctx = get_ctx(r);
+    if ((ctx != nullptr && (ctx->told || ctx->status == Status::kRejected))
+        || loc_conf(r).api_write == 1) {
+        keep_one_of_each(r);
+    }
+
+    return ngx_http_limit_sliding_late_next_header_filter(r);
 }
 
 } // namespace limit_sliding
