@@ -41,7 +41,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t overrides
     nstatistics = share_of(size, 8192, 1, 32);
     counters = static_cast<Statistics *>(carve(nstatistics * sizeof(Statistics)));
 
-    times = static_cast<DecisionTimes *>(carve(sizeof(DecisionTimes)));
+    /* The counter is in the rest of the last line. */
+    times = static_cast<DecisionTimes *>(carve(sizeof(DecisionTimes) + sizeof(uint64_t)));
+    usage_missing = reinterpret_cast<uint64_t *>(times + 1);
 
     size_t keys = share_of(size, 4096, 1, kOffendersMax);
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));

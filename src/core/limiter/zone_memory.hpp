@@ -20,7 +20,8 @@ namespace limit_sliding {
 struct ZoneMemory {
     Statistics *counters;
     size_t nstatistics;
-    DecisionTimes *times; /* durations of a sample of decisions */
+    DecisionTimes *times;    /* durations of a sample of decisions */
+    uint64_t *usage_missing; /* counter of responses without their usage */
     ZoneTimeline *timeline;
     Offenders *offenders;
     OverrideCache *redis_overrides; /* overrides that Redis sent last; null without Redis */

@@ -3,8 +3,8 @@
 const OFFENDERS = 10;                      // shown before a click shows all
 const MEMORY = 0.7;                        // share of slots that is shown
 
-const RARE = ["unlimited", "errors", "evicted", "refused", "bans",
-    "banned_requests"];
+const RARE = ["unlimited", "errors", "usage_missing", "evicted", "refused",
+    "bans", "banned_requests"];
 
 const keyDialog = new KeyDialog();
 

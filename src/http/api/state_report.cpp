@@ -118,6 +118,11 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
     {{"limit_sliding_errors_total", "counter",
       "Rates and costs of requests that could not be used."},
      [](auto &out, auto &zone) { out.number("errors", zone.counters.requests[kCountErrors]); }},
+    {{"limit_sliding_usage_missing_total", "counter",
+      "Responses without the name of limit_sliding_usage."},
+     [](auto &out, auto &zone) {
+         out.number("usage_missing", load(zone.conf->memory.aside.usage_missing));
+     }},
     {{"limit_sliding_evicted_total", "counter", "Unexpired states evicted for new keys."},
      [](auto &out, auto &zone) { out.number("evicted", zone.counters.slots.evicted); }},
     {{"limit_sliding_refused_total", "counter", "New keys refused because the zone was full."},

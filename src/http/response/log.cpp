@@ -191,4 +191,17 @@ void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_vie
              text.len, text.data, is_clipped ? "..." : "", name.size(), name.data());
 }
 
+void log_missing_usage(ngx_http_request_t *r, std::string_view name, LogPace &pace) {
+    pace.omitted++;
+    if (ms_until(pace.after) > 0) { return; }
+
+    const auto *location = static_cast<ngx_http_core_loc_conf_t *>(
+        ngx_http_get_module_loc_conf(r, ngx_http_core_module));
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "limit_sliding_usage \"%*s\" was not found in %ui response%s of location \"%V\"",
+                  name.size(), name.data(), pace.omitted, pace.omitted == 1 ? "" : "s",
+                  &location->name);
+    pace = {ngx_current_msec + 60 * 1000, 0};
+}
+
 } // namespace limit_sliding

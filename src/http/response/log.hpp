@@ -32,4 +32,7 @@ void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name, cons
 void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
                    bool is_clipped);
 
+/* Logs that responses lack the name, once a minute for each pace. */
+void log_missing_usage(ngx_http_request_t *r, std::string_view name, LogPace &pace);
+
 } // namespace limit_sliding

@@ -3,6 +3,7 @@
 /* The body filter that reads the usage of requests from responses. */
 
 #include "http/module.h"
+#include "http/response/context.hpp"
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
 #include "http/usage/usage_scanner.hpp"
@@ -20,6 +21,7 @@ struct UsageMainConf {
 
 struct UsageConf {
     UsageName *name = static_cast<UsageName *>(NGX_CONF_UNSET_PTR); /* nullptr: off */
+    LogPace missing = {}; /* of lines about responses without the name, of this worker */
 };
 
 /* The context of a request while its response is read.  A redirect drops both. */
@@ -35,10 +37,9 @@ UsageMainConf &usage_main_conf(ngx_conf_t *cf) {
         ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_usage_filter_module));
 }
 
-const UsageName *name_for(ngx_http_request_t *r) {
-    return static_cast<UsageConf *>(
-               ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_usage_filter_module))
-        ->name;
+UsageConf &usage_conf(ngx_http_request_t *r) {
+    return *static_cast<UsageConf *>(
+        ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_usage_filter_module));
 }
 
 /* Returns the context, or nullptr if the response is not read. */
@@ -65,7 +66,29 @@ bool is_encoded(ngx_http_request_t *r) {
 
 [[gnu::noinline]] void log_bad(ngx_http_request_t *r, UsageContext &usage) {
     usage.logged = true;
-    log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
+    log_bad_usage(r, usage_conf(r).name->name(), usage.scanner.shown(), usage.scanner.is_clipped());
+}
+
+/* Tells of a complete response without the name, if the request stays charged with what it has
+ * reserved. */
+[[gnu::noinline]] void tell_missing(ngx_http_request_t *r) {
+    auto *ctx = get_ctx(r);
+    const auto &out = r->headers_out;
+    if (ctx == nullptr || ctx->status == Status::kRejected || out.status / 100 != 2
+        || out.content_length_n == 0 || r->header_only) {
+        return;
+    }
+
+    bool settles = false;
+    for (auto &claim : ctx->decided()) {
+        const auto &limit = limit_of(claim);
+        if (limit.settle != nullptr && is_admitted(claim) && !claim.is_void) {
+            add_atomically(*limit.zone->memory.aside.usage_missing);
+            settles = true;
+        }
+    }
+
+    if (settles) { log_missing_usage(r, usage_conf(r).name->name(), usage_conf(r).missing); }
 }
 
 /* Reads the buffers of a chain.  They come from the copy filter, so each arrives only once. */
@@ -77,7 +100,10 @@ bool is_encoded(ngx_http_request_t *r) {
             usage.scanner.feed(text.data(), text.data() + text.size());
         }
 
-        if (buf.last_buf) { usage.scanner.finish(); }
+        if (buf.last_buf) {
+            usage.scanner.finish();
+            if (!usage.scanner.value() && !usage.scanner.has_bad()) { tell_missing(r); }
+        }
     }
 
     if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
@@ -113,7 +139,7 @@ extern "C" {
 /* Starts to read the response, unless its body is compressed, or it is the response of a
  * "post_action", which no client gets. */
 ngx_int_t ngx_http_limit_sliding_usage_header_filter(ngx_http_request_t *r) {
-    const auto *name = name_for(r);
+    const auto *name = usage_conf(r).name;
     if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
         return ngx_http_limit_sliding_usage_next_header_filter(r);
     }
