@@ -65,12 +65,12 @@ SKIP: {
     delete local @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
 
     # What make would do after a change of one file, into this directory.
-    my $object = "$build/addon/shim/layout.o";
+    my $object = qr{\S*/addon/shim/layout\.o};
     my $commands = `make -n -C '$build/tree' -f '$build/Makefile' modules -o '$build/Makefile' \\
         -W '@{[ abs_path('src/shim/layout.c') ]}' SHELL=/bin/sh 2> '$dir/make.log'`;
-    $commands =~ s/(?=\s-o \Q$object\E)/ -D$HEADER/;
-    $commands =~ s/\Q$object\E/$dir\/layout.o/g;
-    $commands =~ s/-o \Q$build\E\/(ngx_http_limit_sliding_module\.so)/-o $dir\/$1/;
+    $commands =~ s/(?=\s-o $object)/ -D$HEADER/;
+    $commands =~ s/$object/$dir\/layout.o/g;
+    $commands =~ s/-o \S*\/(ngx_http_limit_sliding_module\.so)/-o $dir\/$1/;
     $nginx->write_file('relink', $commands =~ s/^make.*\n//mgr);
     run("cd '$build/tree' && sh -e '$dir/relink'");
 
