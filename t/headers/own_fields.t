@@ -148,6 +148,17 @@ SERVER
 }
 
 
+# Reloads: the filters are registered anew, or no longer.
+
+for my $value ('', 'theirs', '', 'theirs') {
+    my $add = $value && "add_header Retry-After $value always;";
+    $nginx->reload($nginx->template(http => '',
+        server => "location / { limit_sliding zone=one; $add empty_gif; }"));
+    my $told = ($value || 'ours') . ' | ours' x 5;
+    is_told('/', $value ? $told : $PASSED, $told, 'reload, ' . ($value || 'without a field'));
+}
+
+
 # an upstream: ours replace its fields, and the configuration's replace ours
 
 $nginx->serve(http => <<"HTTP", server => <<"SERVER");
