@@ -25,6 +25,8 @@ sub tls_redis($certificate, %config) {
 my $good    = tls_redis('server');
 my $strict  = tls_redis('server', 'tls-auth-clients' => 'yes');
 my $expired = tls_redis('expired');
+my $literal = tls_redis('address', bind => '127.0.0.1 ::1');
+my $elsewhere = tls_redis('elsewhere');
 my $mute    = LimitSliding::FakeRedis->new->start;
 $mute->mode('mute');
 
@@ -48,6 +50,12 @@ my %blocks = (
     wrong_ca  => [ address($good), $wrong_ca, 0 ],
     wrong_name => [ address($good), "$ca ssl_name other.test;", 0 ],
     no_name   => [ address($good), $ca, 0 ],   # it is no certificate of an IP
+    address   => [ address($literal), $ca, 1 ],
+    brackets  => [ '[::1]:' . $literal->tls_port, $ca, 1 ],
+    as_name   => [ address($literal), "$ca ssl_name ::1;", 1 ],
+    no_address => [ address($literal), $named, 0 ],
+    another   => [ address($literal), "$ca ssl_name 127.0.0.2;", 0 ],
+    elsewhere => [ address($elsewhere), $ca, 0 ],   # DNS:127.0.0.1 is no address
     expired   => [ address($expired), $named, 0 ],
     no_client => [ address($strict), $named, 0 ],
     plain     => [ $good->server, $named, 0 ],
@@ -98,11 +106,11 @@ for my $name (sort keys %blocks) {
 }
 
 # No server heard a command that NGINX does not trust.
-is $_->calls, 0, 'never asked' for $expired;
+is $_->calls, 0, 'never asked' for $expired, $elsewhere;
 is $mute->stats->{commands}{EVALSHA} // 0, 0, 'no plain text';
 unlike $mute->stats->{first}, qr/EVAL|AUTH|^\*/, 'but a hello in TLS';
-is scalar(grep { !/:(?:verified|client|trusting|database):/ }
-    map { $_->keys } $good, $strict), 0, 'nothing was written by others';
+is scalar(grep { !/:(?:verified|client|trusting|database|address|brackets|as_name):/ }
+    map { $_->keys } $good, $strict, $literal), 0, 'nothing was written by others';
 my @keys = map { $_->keys } $good, $strict;
 cmp_ok scalar(@keys), '>=', 3 * 4, 'but by those who may';
 

@@ -165,7 +165,7 @@ void Connection::shake_hands() {
 
 #if (NGX_HTTP_SSL)
     if (settings->tls.on) {
-        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->host, handshake_handler);
+        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->bare_host(), handshake_handler);
 
         if (rc == NGX_ERROR) {
             fail("no TLS");
@@ -185,7 +185,7 @@ void Connection::handshake_handler(ngx_connection_t *c) {
     Connection &self = owner(c);
     if (!c->ssl->handshaked) {
         self.fail("TLS handshake failed");
-    } else if (!tls_verify(c, self.settings->tls, self.endpoint->host, *self.log)) {
+    } else if (!tls_verify(c, self.settings->tls, self.endpoint->bare_host(), *self.log)) {
         self.fail(nullptr);
     } else {
         self.opened();

@@ -12,16 +12,42 @@ namespace limit_sliding {
 
 namespace {
 
-ngx_str_t name_of(const TlsSettings &settings, const ngx_str_t &host) {
-    return settings.name.len != 0 ? settings.name : host;
+ngx_str_t name_of(const TlsSettings &settings, std::string_view host) {
+    return settings.name.len != 0 ? settings.name : to_str(host);
+}
+
+/* Parses a literal address without brackets.  Returns its length, or 0 for a name. */
+size_t parse_address(ngx_str_t name, u_char address[16]) {
+    const in_addr_t ipv4 = ngx_inet_addr(name.data, name.len);
+    if (ipv4 != INADDR_NONE) {
+        ngx_memcpy(address, &ipv4, sizeof(ipv4));
+        return sizeof(ipv4);
+    }
+
+#if (NGX_HAVE_INET6)
+    if (ngx_inet6_addr(name.data, name.len, address) == NGX_OK) { return 16; }
+#endif
+
+    return 0;
+}
+
+/* NGINX compares the DNS names of a certificate only, and so would take "DNS:10.0.0.1" for an
+ * address, but not "IP:10.0.0.1". */
+bool is_certificate_of(ngx_connection_t *c, ngx_str_t name) {
+    u_char address[16];
+    const size_t len = parse_address(name, address);
+    if (len == 0) { return ngx_ssl_check_host(c, &name) == NGX_OK; }
+
+    X509 *certificate = SSL_get_peer_certificate(c->ssl->connection);
+    const bool is_of = certificate != nullptr && X509_check_ip(certificate, address, len, 0) == 1;
+    X509_free(certificate);
+    return is_of;
 }
 
 /* Sends the name of the server (SNI), but no literal address: RFC 6066 does not permit it. */
 bool send_name(ngx_connection_t *c, ngx_str_t name) {
-    if (name.len == 0 || view(name).find(':') != std::string_view::npos
-        || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
-        return true;
-    }
+    u_char address[16];
+    if (name.len == 0 || parse_address(name, address) != 0) { return true; }
 
     u_char *text = alloc_bytes(c->pool, name.len + 1);
     if (text == nullptr) { return false; }
@@ -70,7 +96,7 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
     return NGX_CONF_OK;
 }
 
-ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
                         void (*handler)(ngx_connection_t *c)) {
     if (ngx_ssl_create_connection(settings.context, c, NGX_SSL_BUFFER | NGX_SSL_CLIENT) != NGX_OK
         || !send_name(c, name_of(settings, host))) {
@@ -83,7 +109,7 @@ ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const 
     return NGX_AGAIN;
 }
 
-bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
                 ErrorLog &log) {
     if (!settings.verify) { return true; }
 
@@ -95,7 +121,7 @@ bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_
     }
 
     ngx_str_t name = name_of(settings, host);
-    if (ngx_ssl_check_host(c, &name) != NGX_OK) {
+    if (!is_certificate_of(c, name)) {
         log.write(0, "certificate does not match \"%V\"", &name);
         return false;
     }

@@ -16,14 +16,14 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
 /* The functions below exist only if NGINX is built with SSL. */
 
-/* Begins the handshake with a host.  NGX_OK: the handshake is over, perhaps without success;
+/* Begins the handshake with a host, which has no brackets.  NGX_OK: the handshake is over, perhaps without success;
  * NGX_AGAIN: the handler will be called at its end; NGX_ERROR: it cannot begin. */
-ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
                         void (*handler)(ngx_connection_t *c));
 
 /* Returns true if the server's certificate is valid for the host, or need not be verified; else
  * logs the error. */
-bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
                 ErrorLog &log);
 
 } // namespace limit_sliding

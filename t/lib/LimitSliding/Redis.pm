@@ -383,17 +383,19 @@ sub certificates($dir) {
         _openssl($dir, "req -x509 -newkey $ec -subj /CN=$ca -days 2"
             . " -keyout $ca.key -out $ca.pem");
     }
-    for my $name (qw(server expired client)) {
+    my %names = (server => 'DNS:redis.test', expired => 'DNS:redis.test', client => 'DNS:limiter',
+        address => 'IP:127.0.0.1,IP:::1', elsewhere => 'IP:127.0.0.2,DNS:127.0.0.1');
+    for my $name (sort CORE::keys %names) {
         my $days = $name eq 'expired' ? -1 : 2;
-        my $cn = $name eq 'client' ? 'limiter' : 'redis.test';
+        my $cn = $names{$name} =~ /^DNS:redis/ ? 'redis.test' : 'limiter';
         _openssl($dir, "req -newkey $ec -subj /CN=$cn -keyout $name.key"
-            . " -out $name.csr -addext subjectAltName=DNS:$cn");
+            . " -out $name.csr -addext subjectAltName=$names{$name}");
         _openssl($dir, "x509 -req -in $name.csr -CA ca.pem -CAkey ca.key"
             . " -CAcreateserial -copy_extensions copy -days $days"
             . " -out $name.pem");
     }
 
-    return { map { $_ => "$dir/$_.pem" } qw(ca other server expired client) };
+    return { map { $_ => "$dir/$_.pem" } qw(ca other), CORE::keys %names };
 }
 
 sub _openssl($dir, $arguments) {
