@@ -23,7 +23,11 @@ sub recover() {
 
 # Nonsense: the connection is closed at once, and no memory goes into it.
 
+my $REASON = qr/"(?:local|allow|deny)": /;
+
+# `says` is the reason in the log.
 sub nonsense($name, @mode) {
+    my $says = ref $mode[-1] ? pop @mode : undef;
     my $before = $nginx->peaks;
     $nginx->fault($name, sub { $fake->mode(@mode) }, \&recover,
         during => sub ($answers) {
@@ -32,14 +36,20 @@ sub nonsense($name, @mode) {
                 'no answer waits';
             is scalar $nginx->log_lines(qr/no reply in time|took too long/), 0,
                 '... nor does a call or a connection';
+            ok scalar $nginx->log_lines(qr/$REASON$says/), '... the log tells what has come'
+                if $says;
             my $peaks = $nginx->peaks;
             cmp_ok max(map { $peaks->{$_} - $before->{$_} } keys %$peaks),
                 '<=', 16 << 20, 'and no more than 16 MiB are taken';
         });
 }
 
-nonsense('garbage', 'say', "\x{1}\x{2}nonsense\\r\\n\x{7f}");
-nonsense('HTTP', 'say', 'HTTP/1.1 400 Bad Request\r\n\r\n');
+nonsense('garbage', 'say', "\x{1}\x{2}nonsense\\r\\n\x{7f}",
+    qr/invalid reply: "\\x01\\x02nonsense"/);
+nonsense('HTTP', 'say', 'HTTP/1.1 400 Bad Request\r\n\r\n',
+    qr{invalid reply: "HTTP/1\.1 400 Bad Request"});
+nonsense('a long line', 'say', 'x"' . 'y' x 1000 . '\r\n', qr/invalid reply: "x\\x22y{30}"/);
+nonsense('an echo', 'say', 'You said AUTH word', qr/invalid reply: "You said "/);
 nonsense('a huge bulk', 'flood', '$536870912\r\n', 'x' x 1000);
 nonsense('a huge bulk in an array', 'flood', '*2\r\n$536870912\r\n',
     'x' x 1000);
@@ -54,7 +64,7 @@ nonsense('a reply cut short', 'cut');
 nonsense('closed without a reply', 'drop');
 
 # Replies that are well-formed and of another kind
-nonsense('a status', 'say', '+OK\r\n');
+nonsense('a status', 'say', '+OK\r\n', qr/unexpected reply: "OK"/);
 nonsense('null', 'say', '$-1\r\n');
 nonsense('an empty array', 'say', '*0\r\n');
 nonsense('an array of nulls', 'say', '*3\r\n$-1\r\n$-1\r\n$-1\r\n');

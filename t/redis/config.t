@@ -184,7 +184,17 @@ fails(
     [ block => 'server "";', '' ],
     [ block => 'server;', 'server' ],
 );
+fails(
+    [ block => 'server rediss://redis.test:6380;', 'server redis.test:6380', qr/ and "ssl on" in / ],
+    [ block => 'server redis://redis.test/0;', 'server redis.test', qr/"server redis.test" in / ],
+    [ block => 'server valkeys://limiter:secret@redis.test:6380/0;', 'server redis.test:6380',
+        qr/without scheme and credentials.* and "ssl on" in / ],
+    [ block => 'server redis://:se@secret@redis.test;', 'server redis.test' ],
+    [ block => 'server limiter:secret@[::1]:6379;', 'server [::1]:6379',
+        qr/without scheme and credentials/ ],
+);
 succeeds(
+    [ 'an @ in the path of a socket', 'server unix:%%DIR%%/a@b.sock;' ],
     [ 'a server', $server ],
     [ 'the default port', 'server 127.0.0.1;' ],
     [ 'IPv6', 'server [::1]:6379;' ],
@@ -406,6 +416,11 @@ fails(
         'password_file' ],
     [ block => "$server password_file password; password a;", 'password' ],
     [ block => "$server user limiter;",        'password' ],
+
+    # a value that is written wrong is not logged
+    (map { [ block => "$server $_", (/([a-z_]+)/)[0] ] } 'password=secret;', 'pasword=secret;',
+        'password = secret;', 'password= secret;', 'password 1 secret;', 'pass=secret;',
+        "$sentinel sentinel_password=secret;" =~ s/.*; //r),
     [ block => "$server $sentinel sentinel_user limiter;",
         'sentinel_password', qr/has no/ ],
     (map { [ block => "$server $sentinel $_", (split)[0] ] }

@@ -29,12 +29,14 @@ my $literal = tls_redis('address', bind => '127.0.0.1 ::1');
 my $elsewhere = tls_redis('elsewhere');
 my $mute    = LimitSliding::FakeRedis->new->start;
 $mute->mode('mute');
+my $talks   = LimitSliding::FakeRedis->new->start;
+$talks->mode('greet', '-ERR no TLS here\r\n');
 
 sub address($redis) {
     return '127.0.0.1:' . $redis->tls_port;
 }
 
-# Each block has a server, directives, and whether Redis decides.
+# Each block has a server, directives, whether Redis decides, and else what the log says.
 my $ca    = "ssl on; ssl_trusted_certificate $tls->{ca};";
 my $named = "$ca ssl_name redis.test;";
 my $certificate = "ssl_certificate $tls->{client};"
@@ -47,8 +49,9 @@ my %blocks = (
     client    => [ address($strict), "$named $certificate", 1 ],
     trusting  => [ address($good), 'ssl on; ssl_verify off;', 1 ],
     database  => [ address($good), "$named database 2;", 1 ],
-    wrong_ca  => [ address($good), $wrong_ca, 0 ],
-    wrong_name => [ address($good), "$ca ssl_name other.test;", 0 ],
+    wrong_ca  => [ address($good), $wrong_ca, 0, qr/certificate verify error: .*self.signed/ ],
+    wrong_name => [ address($good), "$ca ssl_name other.test;", 0,
+        qr/does not match "other.test"/ ],
     no_name   => [ address($good), $ca, 0 ],   # it is no certificate of an IP
     address   => [ address($literal), $ca, 1 ],
     brackets  => [ '[::1]:' . $literal->tls_port, $ca, 1 ],
@@ -56,11 +59,15 @@ my %blocks = (
     no_address => [ address($literal), $named, 0 ],
     another   => [ address($literal), "$ca ssl_name 127.0.0.2;", 0 ],
     elsewhere => [ address($elsewhere), $ca, 0 ],   # DNS:127.0.0.1 is no address
-    expired   => [ address($expired), $named, 0 ],
-    no_client => [ address($strict), $named, 0 ],
-    plain     => [ $good->server, $named, 0 ],
-    mute      => [ $mute->server, $named, 0 ],
-    no_tls    => [ address($good), '', 0 ],
+    expired   => [ address($expired), $named, 0, qr/certificate has expired/ ],
+    no_client => [ address($strict), $named, 0,
+        qr/"no_client": (?:recv|send)\(\) failed: .*certificate required$/ ],
+    plain     => [ $good->server, $named, 0, qr/"plain": .*does the server use TLS\?/ ],
+    answers   => [ $talks->server, $named, 0,
+        qr/"answers": TLS handshake failed: .*wrong version.*, does the server use TLS\?/ ],
+    mute      => [ $mute->server, $named, 0, qr/"mute": no TLS handshake in time, does/ ],
+    no_tls    => [ address($good), '', 0,
+        qr/"no_tls": it closed the connection before any reply, does it need "ssl on"\?/ ],
 );
 
 my $nginx = LimitSliding::Test->new->common(listen => 'reuseport',
@@ -80,7 +87,7 @@ $nginx->serve(places(each => 'rate=3 window=30d',
     zones => { map { ($_ => "redis=$_") } keys %blocks }));
 
 for my $name (sort keys %blocks) {
-    my ($server, undef, $decides) = @{ $blocks{$name} };
+    my ($server, undef, $decides, $message) = @{ $blocks{$name} };
     my (%sources, @statuses, $longest);
 
     for my $key (1 .. 4) {
@@ -102,6 +109,7 @@ for my $name (sort keys %blocks) {
     my @errors = $nginx->log_lines(
         qr/\[(?:error|crit|warn)\](?!.* chosen by clients).*(?:"$name"|\Q$server\E)/);
     cmp_ok scalar(@errors), '>=', 1, "$name: the log tells" if !$decides;
+    like join("\n", @errors), qr/$message/m, '... why' if $message;
     is scalar(@errors), 0, "$name: nothing to tell" if $decides;
 }
 

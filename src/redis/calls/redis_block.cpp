@@ -26,7 +26,26 @@ char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected) {
                       expected);
 }
 
+/* Refuses the URL of other clients, "rediss://user:password@host:6379/0".  The message has no
+ * credentials. */
+char *refuse_url(ngx_conf_t *cf, std::string_view url) {
+    const bool is_tls = starts_with(url, "rediss:") || starts_with(url, "valkeys:");
+    const size_t end = url.rfind('@');
+    url.remove_prefix(end != url.npos ? end + 1 : url.find("://") + 3);
+    url = first(url, url.find('/'));
+    return conf_error(cf,
+                      "\"server\" must be an address without scheme and credentials, write "
+                      "\"server %*s\"%s",
+                      url.size(), url.data(), is_tls ? " and \"ssl on\"" : "");
+}
+
 char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
+    const auto text = view(args[1]);
+    if (!starts_with(text, "unix:")
+        && (text.find("://") != text.npos || text.find('@') != text.npos)) {
+        return refuse_url(cf, text);
+    }
+
     ngx_url_t url{};
     url.url = args[1];
     url.default_port = 6379;
@@ -230,11 +249,18 @@ char *malformed(ngx_conf_t *cf, const Block &block) {
     auto *args = static_cast<ngx_str_t *>(cf->args->elts);
     const auto word = view(args[0]);
     const auto name = first(word, word.find('='));
+    const bool is_secret = name.find("pas") != name.npos; /* "password", perhaps misspelt */
+    if (is_secret) { args[0].len = name.size(); }
+
     const bool is_known = find_parameter(name) != nullptr;
     if (is_known && name.size() != word.size()) {
         auto value = word;
         value.remove_prefix(name.size() + 1);
-        if (value.empty()) { value = cf->args->nelts > 1 ? view(args[1]) : "..."; }
+        if (is_secret) {
+            value = "...";
+        } else if (value.empty()) {
+            value = cf->args->nelts > 1 ? view(args[1]) : "...";
+        }
 
         return conf_error(cf,
                           "unknown parameter \"%V\" in limit_sliding_redis \"%V\", did you mean "
@@ -262,12 +288,12 @@ char *malformed(ngx_conf_t *cf, const Block &block) {
                           &block.settings.name);
     }
 
-    if (cf->args->nelts == 3 && view(args[1]) == "=") {
+    if (!is_secret && cf->args->nelts == 3 && view(args[1]) == "=") {
         return conf_error(cf, "\"%V\" must have one value, did you mean \"%V %V\"?", &args[0],
                           &args[0], &args[2]);
     }
 
-    if (cf->args->nelts == 3 && is_number(args[1]) && !is_number(args[2])) {
+    if (!is_secret && cf->args->nelts == 3 && is_number(args[1]) && !is_number(args[2])) {
         return conf_error(cf, "\"%V\" must have one value, did you mean \"%V %V%V\"?", &args[0],
                           &args[0], &args[1], &args[2]);
     }

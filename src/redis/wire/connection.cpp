@@ -27,6 +27,31 @@ void Connection::fail(const char *reason, ngx_err_t err) {
     connection_events->failed(*this, err, reason);
 }
 
+/* Fails after a function of the socket, or of TLS upon it, has failed.  If that was send(), the
+ * server's alert may be waiting to be read. */
+void Connection::fail_socket(const char *reason) {
+    const ngx_err_t err = ngx_socket_errno;
+    const char *cause = reason;
+#if (NGX_HTTP_SSL)
+    ngx_connection_t *c = peer_.connection;
+    if (c->ssl != nullptr) {
+        u_char byte;
+        (void)c->recv(c, &byte, sizeof(byte));
+        cause = tls_failure(reason);
+    }
+#endif
+    fail(cause, cause == reason ? err : 0);
+}
+
+bool Connection::is_shaking_hands() const {
+#if (NGX_HTTP_SSL)
+    const ngx_connection_t *c = peer_.connection;
+    return c != nullptr && c->ssl != nullptr && !c->ssl->handshaked;
+#else
+    return false;
+#endif
+}
+
 void Connection::connect() {
     active_ = true;
     if (endpoint->is_name) {
@@ -184,7 +209,7 @@ void Connection::shake_hands() {
 void Connection::handshake_handler(ngx_connection_t *c) {
     Connection &self = owner(c);
     if (!c->ssl->handshaked) {
-        self.fail("TLS handshake failed");
+        self.fail(tls_failure("TLS handshake failed"));
     } else if (!tls_verify(c, self.settings->tls, self.endpoint->bare_host(), *self.log)) {
         self.fail(nullptr);
     } else {
@@ -195,6 +220,7 @@ void Connection::handshake_handler(ngx_connection_t *c) {
 
 void Connection::opened() {
     untried_ = 0;
+    heard_ = false;
     peer_.connection->read->handler = on_event<&Connection::receive>;
     peer_.connection->write->handler = on_event<&Connection::flush>;
     connection_events->opened(*this);
@@ -229,7 +255,7 @@ void Connection::flush() {
         if (n == NGX_AGAIN) { break; }
 
         if (n <= 0) {
-            fail("send() failed", ngx_socket_errno);
+            fail_socket("send() failed");
             return;
         }
 
@@ -256,12 +282,23 @@ void Connection::receive() {
         ssize_t n = c->recv(c, buffer, sizeof(buffer));
         if (n == NGX_AGAIN) { break; }
 
-        const char *reason = n == 0  ? "it closed the connection"
-                             : n < 0 ? "recv() failed"
-                                     : connection_events->received(*this, buffer, n);
+        const bool is_closed_by_server = n == 0 || (n < 0 && ngx_socket_errno == NGX_ECONNRESET);
+        if (is_closed_by_server && !heard_ && !settings->tls.on) {
+            fail("it closed the connection before any reply, does it need \"ssl on\"?");
+            return;
+        }
 
+        if (n < 0) {
+            fail_socket("recv() failed");
+            return;
+        }
+
+        const char *reason
+            = n == 0 ? "it closed the connection" : connection_events->received(*this, buffer, n);
+
+        heard_ = true;
         if (reason != nullptr) {
-            fail(reason, n < 0 ? ngx_socket_errno : 0);
+            fail(reason);
             return;
         }
     }

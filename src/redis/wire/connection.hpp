@@ -52,6 +52,9 @@ public:
     /* Returns the bytes in the buffer that the socket has not taken yet. */
     size_t unsent() const { return out_last_ - out_sent_; }
 
+    /* Returns true if a handshake of TLS has begun and is not over. */
+    bool is_shaking_hands() const;
+
     /* Marks the connection as idle.  An exiting worker closes idle connections at once, and does
      * not wait for others. */
     void set_idle(bool idle) { peer_.connection->idle = idle; }
@@ -67,6 +70,7 @@ public:
 
 private:
     void fail(const char *reason, ngx_err_t err = 0);
+    void fail_socket(const char *reason);
     void resolve();
     void connect_to_addresses();
     void connect_to_address();
@@ -84,6 +88,7 @@ private:
     static void on_event(ngx_event_t *ev);
 
     bool active_;
+    bool heard_;     /* bytes have arrived since the connection was opened */
     size_t address_; /* number of the address to try, modulo the number of addresses */
     size_t untried_; /* addresses that this attempt has not tried */
     ngx_resolver_ctx_t *resolving_;

@@ -62,7 +62,10 @@ void Pipeline::check_time() {
     if (!ready_) {
         if (grace_.is_given(timer_, connect_until_, settings->clock_age_ms)) { return; }
 
-        connection_events->failed(*this, NGX_ETIMEDOUT, "connecting took too long");
+        connection_events->failed(*this, NGX_ETIMEDOUT,
+                                  is_shaking_hands()
+                                      ? "no TLS handshake in time, does the server use TLS?"
+                                      : "connecting took too long");
         return;
     }
 
@@ -82,7 +85,7 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
     Reply &reply = self.reader_.reply;
     if (self.settings->clock_age_ms != 0) { ngx_time_update(); }
 
-    if (!self.reader_.feed(data, len)) { return "invalid reply"; }
+    if (!self.reader_.feed(data, len)) { return "no memory"; }
 
     while (self.broken_ == nullptr) {
         Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
@@ -94,7 +97,10 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
             return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
         }
 
-        if (rc != NGX_OK) { return "invalid reply"; }
+        if (rc != NGX_OK) {
+            const size_t n = ngx_min(reply.received, len);
+            return reply_beginning("invalid reply", view(data + len - n, n));
+        }
 
         if (call == nullptr) {
             self.blame(reply);
@@ -112,7 +118,9 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 void Pipeline::blame(const Reply &reply) {
     static u_char text[NGX_MAX_ERROR_STR];
     if (reply.type != REDIS_REPLY_ERROR) {
-        set_broken("unexpected reply");
+        set_broken(reply_beginning("unexpected reply", reply.type == REDIS_REPLY_STATUS
+                                                           ? view(reply.text, reply.len)
+                                                           : std::string_view{}));
         return;
     }
 

@@ -4,6 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/strings.hpp"
 #include "redis/protocol/key_slot.hpp"
 
 namespace limit_sliding {
@@ -149,6 +150,22 @@ const char *reply_text(const Reply *reply) {
     return line;
 }
 
+/* The text ends with its first line, and before an AUTH: a server that is no Redis may repeat what
+ * it was sent. */
+const char *reply_beginning(const char *wrong, std::string_view text) {
+    constexpr size_t kShown = 32;
+    static u_char line[64 + 4 * kShown];
+    text = first(first(text, kShown), ngx_min(text.find_first_of("\r\n"), text.find("AUTH")));
+    u_char *p = ngx_snprintf(line, 64, text.empty() ? "%s" : "%s: \"", wrong);
+    for (u_char c : text) {
+        const bool is_shown = c >= ' ' && c <= '~' && c != '"' && c != '\\';
+        p = ngx_sprintf(p, is_shown ? "%c" : "\\x%02xd", c);
+    }
+
+    *append(p, text.empty() ? "" : "\"") = '\0';
+    return reinterpret_cast<const char *>(line);
+}
+
 void Reader::Free::operator()(redisReader *freed) const { redisReaderFree(freed); }
 
 bool Reader::start() {
@@ -168,6 +185,7 @@ ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
     void *object = nullptr;
     sink = to;
     texts = texts_to;
+    reply.received = reader->ridx < 0 ? reader->len - reader->pos : 0;
     if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
 
     if (object != nullptr) { return NGX_OK; }

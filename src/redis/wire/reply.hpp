@@ -41,7 +41,8 @@ struct Reply {
     int type;                       /* REDIS_REPLY_* */
     size_t n;                       /* elements, if the reply is an array */
     int64_t numbers[kReplyNumbers]; /* elements of an array, or the number in numbers[0] */
-    size_t len;                     /* bytes of `text` */
+    size_t received; /* bytes from its beginning on when it was parsed; 0: parsed in parts */
+    size_t len;      /* bytes of `text` */
     u_char text[256];
     size_t nbytes; /* used bytes of `bytes`, the strings of an array */
     char bytes[kReplyBytes];
@@ -49,6 +50,10 @@ struct Reply {
 
 /* Returns the text of an error as a line for the log, valid until the next call. */
 const char *reply_text(const Reply *reply);
+
+/* Returns what is wrong with a reply, and the beginning of its text, escaped, which shows what kind
+ * of server has sent it.  The line is valid until the next call. */
+const char *reply_beginning(const char *wrong, std::string_view text);
 
 /* A range of slots of a cluster, and the address of its master. */
 struct SlotRange {

@@ -16,6 +16,23 @@ ngx_str_t name_of(const TlsSettings &settings, std::string_view host) {
     return settings.name.len != 0 ? settings.name : to_str(host);
 }
 
+/* OpenSSL's last error of a handshake, or of an alert that the server has sent.  NGINX's functions
+ * remove errors from OpenSSL's queue, and log most of them at the level "info". */
+unsigned long last_error;
+
+void note_error(const SSL *, int where, int ret) {
+    if (where == SSL_CB_CONNECT_EXIT && ret <= 0) {
+        last_error = ERR_peek_last_error();
+    } else if (where == SSL_CB_READ_ALERT) {
+        const int reason = SSL_AD_REASON_OFFSET + (ret & 0xff);
+#if defined(OPENSSL_IS_BORINGSSL) || defined(OPENSSL_IS_AWSLC)
+        last_error = ERR_PACK(ERR_LIB_SSL, reason);
+#else
+        last_error = ERR_PACK(ERR_LIB_SSL, 0, reason);
+#endif
+    }
+}
+
 /* Parses a literal address without brackets.  Returns its length, or 0 for a name. */
 size_t parse_address(ngx_str_t name, u_char address[16]) {
     const in_addr_t ipv4 = ngx_inet_addr(name.data, name.len);
@@ -83,6 +100,8 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
     cleanup->handler = ngx_ssl_cleanup_ctx;
     cleanup->data = ssl;
 
+    SSL_CTX_set_info_callback(ssl->ctx, note_error);
+
     /* the send buffer may move before OpenSSL has written its bytes */
     SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     if ((tls.certificate.len != 0
@@ -107,6 +126,19 @@ ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::s
 
     c->ssl->handler = handler;
     return NGX_AGAIN;
+}
+
+const char *tls_failure(const char *what) {
+    static u_char text[256];
+    const char *reason = ERR_reason_error_string(last_error);
+    const bool is_plain = ERR_GET_REASON(last_error) == SSL_R_WRONG_VERSION_NUMBER;
+    last_error = 0;
+    if (reason == nullptr) { return what; }
+
+    *ngx_snprintf(text, sizeof(text) - 1, "%s: %s%s", what, reason,
+                  is_plain ? ", does the server use TLS?" : "")
+        = '\0';
+    return reinterpret_cast<const char *>(text);
 }
 
 bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,

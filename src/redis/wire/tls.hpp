@@ -16,10 +16,14 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
 /* The functions below exist only if NGINX is built with SSL. */
 
-/* Begins the handshake with a host, which has no brackets.  NGX_OK: the handshake is over, perhaps without success;
- * NGX_AGAIN: the handler will be called at its end; NGX_ERROR: it cannot begin. */
+/* Begins the handshake with a host, which has no brackets.  NGX_OK: the handshake is over, perhaps
+ * without success; NGX_AGAIN: the handler will be called at its end; NGX_ERROR: it cannot begin. */
 ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
                         void (*handler)(ngx_connection_t *c));
+
+/* Returns what has failed, with OpenSSL's reason behind it if there is one; valid until the next
+ * call. */
+const char *tls_failure(const char *what);
 
 /* Returns true if the server's certificate is valid for the host, or need not be verified; else
  * logs the error. */
