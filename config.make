@@ -42,7 +42,7 @@ do
         */http/values/parameter.* | */http/values/suggestion.* | \
         */redis/calls/redis_block.* | */redis/topology/cluster.* | \
         */redis/topology/sentinel.* | */redis/wire/tls.* | \
-        */redis/wire/endpoint.*)
+        */redis/wire/endpoint.* | */redis/wire/password_file.*)
             limit_sliding_opt=$limit_sliding_small ;;
         *)
             limit_sliding_opt=$limit_sliding_fast ;;

@@ -68,59 +68,11 @@ char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings) {
     return NGX_CONF_OK;
 }
 
-/* The beginning of a file; it leaves no secret on the stack. */
-struct Beginning {
-    ~Beginning() { ngx_explicit_memzero(text, sizeof(text)); }
-
-    u_char text[4096];
-    size_t len = 0;
-};
-
-char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning) {
-    ngx_fd_t fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
-    if (fd == NGX_INVALID_FILE) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno, ngx_open_file_n " \"%V\" failed", path);
-        return conf_failed();
-    }
-
-    ssize_t n = ngx_read_fd(fd, beginning->text, sizeof(beginning->text));
-    if (n == -1) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno, ngx_read_fd_n " \"%V\" failed", path);
-    }
-
-    ngx_file_info_t info;
-    if (ngx_fd_info(fd, &info) == 0 && (info.st_mode & S_IROTH)) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "password file \"%V\" can be read by others", path);
-    }
-
-    (void)ngx_close_file(fd);
-    if (n == -1) { return conf_failed(); }
-
-    beginning->len = n;
-    return NGX_CONF_OK;
-}
-
-/* Sets the password to the first line of a file.  A path without a leading slash begins
- * in the folder of nginx.conf. */
-char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password) {
-    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) { return conf_failed(); }
-
-    Beginning beginning;
-    if (char *error = read_beginning(cf, &path, &beginning)) { return error; }
-
-    auto line = view(beginning.text, beginning.len);
-    line = first(line, line.find('\n'));
-    if (!line.empty() && line.back() == '\r') { line.remove_suffix(1); }
-
-    if (line.empty()) { return conf_error(cf, "no password in \"%V\"", &path); }
-
-    *password = join(cf->pool, line);
-    return conf_result(password->data != nullptr);
-}
-
 template <auto... path>
-char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
-    return read_password(cf, args[1], &at<path...>(settings));
+char *set_password_file(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
+    auto *&file = at<path...>(settings);
+    file = create<PasswordFile>(cf->pool);
+    return file != nullptr ? file->set(cf, args[1]) : conf_failed();
 }
 
 char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
@@ -202,6 +154,7 @@ constexpr auto kSentinelCredentials = &SentinelSettings::credentials;
 constexpr auto kCredentials = &Settings::credentials;
 constexpr auto kUser = &Credentials::user;
 constexpr auto kPassword = &Credentials::password;
+constexpr auto kPasswordFile = &Credentials::password_file;
 
 constexpr Parameter kParameters[] = {
     {"server", add_server},
@@ -209,11 +162,11 @@ constexpr Parameter kParameters[] = {
     {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>, kNeedsSentinel},
     {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>, kNeedsSentinel},
     {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>, kNeedsSentinel},
-    {"sentinel_password_file", set_password<kSentinel, kSentinelCredentials, kPassword>,
+    {"sentinel_password_file", set_password_file<kSentinel, kSentinelCredentials, kPasswordFile>,
      kNeedsSentinel, "sentinel_password"},
     {"user", set_text<kCredentials, kUser>},
     {"password", set_text<kCredentials, kPassword>},
-    {"password_file", set_password<kCredentials, kPassword>, nullptr, "password"},
+    {"password_file", set_password_file<kCredentials, kPasswordFile>, nullptr, "password"},
     {"database", set_database},
     {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
     {"ssl_name", set_text<kTls, &TlsSettings::name>, kNeedsTls},
@@ -368,9 +321,8 @@ const char *missing_parameter(const Settings &settings) {
         {settings.topology == Topology::kSentinel && settings.sentinel.master.len == 0,
          "sentinel_master"},
         {settings.servers.empty(), "server"},
-        {credentials.user.len && credentials.password.data == nullptr,
-         "password\" or \"password_file"},
-        {sentinel.user.len && sentinel.password.data == nullptr,
+        {credentials.user.len && !credentials.has_password(), "password\" or \"password_file"},
+        {sentinel.user.len && !sentinel.has_password(),
          "sentinel_password\" or \"sentinel_password_file"},
         {tls.certificate.len && tls.certificate_key.len == 0, "ssl_certificate_key"},
         {tls.certificate_key.len && tls.certificate.len == 0, "ssl_certificate"},

@@ -123,11 +123,13 @@ bool Node::greet(Call *call, Span<const Arg> args) {
 }
 
 bool Node::greet_with(const Credentials &credentials) {
-    const auto &[user, password] = credentials;
-    if (user.len == 0 && password.len == 0) { return true; }
+    const auto &[user, text, file] = credentials;
+    const std::string_view password = file != nullptr ? file->current(*log) : view(text);
+    authenticates_ = credentials.has_password();
+    if (user.len == 0 && password.empty()) { return true; }
 
-    const Arg all[] = {"AUTH", view(user), view(password)};
-    const Arg some[] = {"AUTH", view(password)};
+    const Arg all[] = {"AUTH", view(user), password};
+    const Arg some[] = {"AUTH", password};
     Call *call = create_call(status_received);
     return user.len != 0 ? greet(call, all) : greet(call, some);
 }

@@ -17,6 +17,14 @@ u_char *append_count(u_char *p, u_char type, size_t count) {
     return append(append_number(p, count), "\r\n");
 }
 
+/* Returns true if the server wants a password, or another one.  A new connection reads the file of
+ * the password again. */
+bool is_unauthenticated(const Reply &reply) {
+    const auto text = view(reply.text, reply.len);
+    return reply.type == REDIS_REPLY_ERROR
+           && (starts_with(text, "NOAUTH ") || starts_with(text, "WRONGPASS "));
+}
+
 } // namespace
 
 void Pipeline::init(Node *node) {
@@ -109,6 +117,8 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 
         self.calls_.remove(*call);
         self.ncalls--;
+        if (self.authenticates_ && is_unauthenticated(reply)) { self.blame(reply); }
+
         call->handler(*self.node_, *call, &reply);
         reply.type = 0;
     }

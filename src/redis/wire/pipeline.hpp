@@ -111,6 +111,8 @@ protected:
     /* Fails all calls under way. */
     void drop_calls();
 
+    bool authenticates_; /* the greeting has had a password */
+
     static const char *received(Connection &connection, u_char *data, size_t len);
 
 private:

@@ -8,6 +8,7 @@
 
 #include "ngx/array.hpp"
 #include "ngx/conf.hpp"
+#include "redis/wire/password_file.hpp"
 
 namespace limit_sliding {
 
@@ -32,8 +33,11 @@ struct Server {
 };
 
 struct Credentials {
+    bool has_password() const { return password.data != nullptr || password_file != nullptr; }
+
     ngx_str_t user;
     ngx_str_t password;
+    PasswordFile *password_file; /* nullptr: `password` is the password, if there is one */
 };
 
 struct SentinelSettings {
