@@ -126,7 +126,7 @@ sub hosts(@lines) {
 }
 
 SKIP: {
-    skip 'no private /etc/hosts', 13 if !$PRIVATE;
+    skip 'no private /etc/hosts', 21 if !$PRIVATE;
 
     my $port = $redis->port;
     my $other = LimitSliding::Redis->new(address => '127.0.0.2',
@@ -139,6 +139,18 @@ SKIP: {
     $nginx->rounds(8, 'away');
 
     hosts('127.0.0.1 redis.test');
+    my @warnings = warnings_of($nginx, 'a name that is found, without a resolver');
+    is @warnings, 3, '... with a warning of each block';
+    like $warnings[0], qr/^\[warn\] host name in server "redis\.test:$port" of /, '... that names it';
+    like $warnings[0], qr/ "local", without a "resolver" .* in \S+:\d+$/,
+        '... and the block, in its line';
+    my $resolving = nginx(server => "redis.test:$port",
+        http => 'resolver 127.0.0.1:' . $other->port . ';');
+    is scalar(warnings_of($resolving, '... with a resolver')), 0, '... without one';
+    my $local = nginx(server => "localhost:$port; server 127.0.0.2:$port",
+        block => 'topology cluster;');
+    is scalar(warnings_of($local, '... "localhost" and an address')), 0, '... without one';
+
     $nginx->reload;
     ok defined $nginx->wait_healthy(5), 'found by a reload';
     $nginx->exact('found');

@@ -385,17 +385,22 @@ bool has_servers(const ngx_resolver_t &resolver) {
 bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
-        if (url.naddrs || (settings.resolver && !is_same_name(view(url.host), "localhost"))
-            || ngx_inet_resolve_host(cf->pool, &url) == NGX_OK) {
-            continue;
-        }
+        const bool is_local = is_same_name(view(url.host), "localhost");
+        if (url.naddrs || (settings.resolver && !is_local)) { continue; }
 
-        if (url.err == nullptr) { return false; }
+        const bool is_found = ngx_inet_resolve_host(cf->pool, &url) == NGX_OK;
+        if (!is_found && url.err == nullptr) { return false; }
 
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "%s in server \"%V\" of limit_sliding_redis \"%V\", "
-                      "without a \"resolver\" it is away until a reload finds it, in %s:%ui",
-                      url.err, &server.text, &settings.name, server.where.file, server.where.line);
+        if (is_found && is_local) { continue; }
+
+        ngx_log_error(
+            NGX_LOG_WARN, cf->log, 0,
+            "%s in server \"%V\" of limit_sliding_redis \"%V\", without a \"resolver\" %s, "
+            "in %s:%ui",
+            is_found ? "host name" : url.err, &server.text, &settings.name,
+            is_found ? "a change of its addresses needs a reload"
+                     : "it is away until a reload finds it",
+            server.where.file, server.where.line);
     }
     return true;
 }
