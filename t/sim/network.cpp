@@ -269,7 +269,7 @@ ngx_int_t ngx_handle_read_event(ngx_event_t *, ngx_uint_t) { return NGX_OK; }
 ngx_int_t ngx_handle_write_event(ngx_event_t *, size_t) { return NGX_OK; }
 ngx_int_t ngx_tcp_nodelay(ngx_connection_t *) { return NGX_OK; }
 
-/* Neither TLS nor names are simulated. */
+/* Neither TLS nor names nor files of passwords are simulated. */
 ngx_int_t ngx_ssl_shutdown(ngx_connection_t *) { return NGX_OK; }
 ngx_resolver_ctx_t *ngx_resolve_start(ngx_resolver_t *, ngx_resolver_ctx_t *) { return nullptr; }
 ngx_int_t ngx_resolve_name(ngx_resolver_ctx_t *) { return NGX_ERROR; }
@@ -280,13 +280,17 @@ char *ngx_resolver_strerror(ngx_int_t) { return nullptr; }
 
 namespace limit_sliding {
 
-ngx_int_t tls_handshake(ngx_connection_t *, const TlsSettings &, const ngx_str_t &,
+ngx_int_t tls_handshake(ngx_connection_t *, const TlsSettings &, std::string_view,
                         ngx_connection_handler_pt) {
     return NGX_ERROR;
 }
 
-bool tls_verify(ngx_connection_t *, const TlsSettings &, const ngx_str_t &, ErrorLog &) {
+const char *tls_failure(const char *what) { return what; }
+
+bool tls_verify(ngx_connection_t *, const TlsSettings &, std::string_view, ErrorLog &) {
     return false;
 }
+
+std::string_view PasswordFile::current(const ErrorLog &) { return {}; }
 
 } // namespace limit_sliding

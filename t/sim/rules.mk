@@ -1,10 +1,10 @@
 # Copyright (C) the limit_sliding authors
 
 # The simulation of what asks Redis: all of the core and the client but what reads the
-# configuration and speaks TLS, with those files of NGINX that touch no system.
+# configuration or a file and speaks TLS, with those files of NGINX that touch no system.
 
-SIM_CLIENT := $(filter-out %/redis_block.cpp %/tls.cpp $(PURE_SRCS), \
-    $(wildcard src/redis/*/*.cpp) src/http/request/sync_claims.cpp)
+SIM_CLIENT := $(filter-out %/redis_block.cpp %/tls.cpp %/password_file.cpp \
+    $(PURE_SRCS),$(wildcard src/redis/*/*.cpp) src/http/request/sync_claims.cpp)
 SIM_NGINX  := $(addprefix src/,$(addsuffix .c,core/ngx_array core/ngx_inet core/ngx_palloc \
     core/ngx_queue core/ngx_rbtree core/ngx_sha1 core/ngx_string event/ngx_event_posted \
     event/ngx_event_timer))
