@@ -164,11 +164,12 @@ sub seeds() {
 sub users() {
     my ($cluster, $node) = single();
     my @acls = content('docs/redis.md') =~ /^ACL SETUSER limiter (.*)$/mg;
-    my ($bans, $in_flight, $memory, $list) = splice @acls, -4;
+    my ($bans, $in_flight, $memory, $key, $list) = splice @acls, -5;
     is @acls, 2, 'docs/redis.md has an ACL, and what a cluster adds to it';
     like $bans, qr/^\+zrange .*\+zrem /, '... then what bans need';
     like $in_flight, qr/\+psetex /, '... requests in flight';
     is $memory, '+info', '... memory';
+    is $key, '+pttl', '... what the API tells of a key';
     like $list, qr/^\+scan /, '... and the list of limits';
     my @rules = map { s/^>password$/>secret/r } split ' ', "@acls";
     $node->command(qw(ACL SETUSER limiter), @rules);

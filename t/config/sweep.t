@@ -73,7 +73,7 @@ my $clock = LimitSliding::Clock->new;
 $nginx->stop;
 $nginx->{worker_processes} = 1;
 my $one = $nginx->template(http => <<'HTTP', server => <<'SERVER');
-    limit_sliding_zone $arg_key zone=old:1m rate=5 window=1h;
+    limit_sliding_zone $arg_key zone=old:1m rate=5 window=1m;
 HTTP
     location /old { limit_sliding zone=old settle=$arg_cost; empty_gif; }
 SERVER
