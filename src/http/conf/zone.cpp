@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "core/table/zone.hpp"
-#include "http/conf/zone_change.hpp"
 #include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
@@ -264,6 +263,17 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     bool keep = (end == text);
     zone.ordered.shm_zone->tag = &tags[is_first == keep ? 0 : 1];
     return true;
+}
+
+/* Returns a log for notices, which the configuration demands.  Logs of the level "error", NGINX's
+ * default, show them as well: an operator may look for the reason there. */
+ngx_log_t shown_log(const ngx_log_t &log) {
+    ngx_log_t shown = log;
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
+    }
+
+    return shown;
 }
 
 } // namespace

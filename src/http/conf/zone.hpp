@@ -139,8 +139,19 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
  * the memory of the last cycle.  Logs an error and returns false if a zone is invalid. */
 bool init_zones(ngx_conf_t *cf, const Zones &zones);
 
-/* Logs what a reload changes of the zone (zone_change.hpp), and follows steps of UTC, once the
- * configuration is in use. */
+/* Prints the first difference that gives old states another meaning, up to `last`.  Returns the
+ * end of the text; `p` if there is none. */
+u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old);
+
+/* Logs that a zone starts empty, so that all clients have their whole limit again, or that its keys
+ * have other names in Redis. */
+void tell_changes(ngx_log_t &log, const ZoneConf &zone);
+
+/* Logs that a zone of the last cycle is no more, if its keys may have had their own limits. */
+void tell_gone(ngx_log_t &log, const ZoneConf &old);
+
+/* Logs what a reload changes of the zone, and follows steps of UTC, once the configuration is in
+ * use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
 /* Logs which zones of the last cycle are not configured any more. */

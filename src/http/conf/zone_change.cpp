@@ -1,6 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/conf/zone_change.hpp"
+/* What a reload changes of the zones of the last cycle, and the log says. */
+
+#include "http/conf/zone.hpp"
 
 #include "ngx/strings.hpp"
 #include "redis/calls/redis_instance.hpp"
@@ -144,15 +146,6 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
     }
 
     return p;
-}
-
-ngx_log_t shown_log(const ngx_log_t &log) {
-    ngx_log_t shown = log;
-    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
-        shown.log_level = NGX_LOG_NOTICE;
-    }
-
-    return shown;
 }
 
 void tell_changes(ngx_log_t &log, const ZoneConf &zone) {
