@@ -29,7 +29,9 @@ use Getopt::Long qw(GetOptions);
 use JSON::PP;
 
 # The least percentage of each floor of src.
-my %BOUNDS = ('src/core' => 100, 'src/redis' => 90, 'src/http' => 90, 'src/ngx' => 90);
+# Most branches of the shim refuse other binaries, which `make drift` builds.
+my %BOUNDS = ('src/core' => 100, 'src/redis' => 90, 'src/http' => 90, 'src/ngx' => 90,
+    'src/shim' => 50);
 
 my $ROOT       = realpath("$FindBin::Bin/../..");
 my $EXCEPTIONS = "$FindBin::Bin/exceptions";

@@ -11,7 +11,7 @@ coverage: tools $(ALLOC) $(coverage_TESTS) $(BUILD)/sim-coverage/simulation  ## 
 	@find $(BUILD)/coverage $(BUILD)/sim-coverage -name '*.gcda' -delete
 	@LIMIT_SLIDING_CFLAGS='$(coverage_FLAGS)' $(MAKE) -j$(JOBS) build \
 	    BUILD=$(BUILD)/coverage/module NGX_CONF_OPTS=--with-ld-opt=--coverage > /dev/null
-	@$(PROVE) $(coverage_TESTS) || true
+	@LIMIT_SLIDING_ALL=1 $(PROVE) $(coverage_TESTS) || true
 	@LIMIT_SLIDING_SLOW=1 $(subst $(MODULE),$(COVERAGE_MODULE),$(PROVE)) $(COVERAGE_TESTS) || true
 	@t/sim/run $(BUILD)/sim-coverage/simulation 1 4000 $(JOBS) || true
 	@t/coverage/report.pl $(BUILD)/coverage $(BUILD)/sim-coverage
