@@ -18,7 +18,7 @@ TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
 # These run on builds for something else than speed, too.
 PATIENT_TESTS := $(filter-out $(REAL_TESTS) t/docs/docs.t t/config/upgrade.t,$(BLACK_BOX))
 
-test: build tools $(ALLOC) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 6 minutes after the compilers
+test: build tools $(ALLOC) $(unit_TESTS)  ## units, and t/*/*.t on a real NGINX: 2 to 5 minutes after the compilers
 	@set -o pipefail; $(PROVE) $(unit_TESTS) $(TEST_FILES) \
 	    | tee $(BUILD)/test.log
 	@echo 'the slowest, in ms:'; sed -nE 's/^(\[[0-9:]+\] )?(\S+) \.+ ok +([0-9]+) ms.*/\3 \2/p' \
