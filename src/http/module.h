@@ -39,6 +39,12 @@ extern ngx_http_output_body_filter_pt
     ngx_http_limit_sliding_usage_next_body_filter;
 
 
+/* The error about a structure that differs. */
+#define NGX_HTTP_LIMIT_SLIDING_OTHER                                          \
+    "limit_sliding was built for another %s than this NGINX has: "            \
+    "build it from the source of this NGINX"
+
+
 /* What a configuration needs of NGINX, a mask. */
 #define NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH  0x01
 #define NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH   0x02

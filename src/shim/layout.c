@@ -13,6 +13,7 @@
  * for those that are looked at.  Zones compare ngx_slab_pool_t.
  */
 
+#include "http/module.h"
 #include "shim/layout.h"
 
 
@@ -532,8 +533,7 @@ ngx_http_limit_sliding_fits(const char *other)
         return NGX_ERROR;
     }
 
-    ngx_log_stderr(0, "[emerg] limit_sliding was built for another %s than this"
-                   " NGINX has: build it from the source of this NGINX", other);
+    ngx_log_stderr(0, "[emerg] " NGX_HTTP_LIMIT_SLIDING_OTHER, other);
 
     return NGX_ERROR;
 }

@@ -154,9 +154,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     auto *slab = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
     auto *log = shm_zone->shm.log;
     if (slab->addr != slab || slab->end != shm_zone->shm.addr + shm_zone->shm.size) {
-        ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "limit_sliding was built for another ngx_slab_pool_t than this NGINX has: "
-                      "build it from the source of this NGINX");
+        ngx_log_error(NGX_LOG_EMERG, log, 0, NGX_HTTP_LIMIT_SLIDING_OTHER, "ngx_slab_pool_t");
         return NGX_ERROR;
     }
 

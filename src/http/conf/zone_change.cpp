@@ -4,6 +4,8 @@
 
 #include "http/conf/zone.hpp"
 
+#include <algorithm>
+
 #include "ngx/strings.hpp"
 #include "redis/calls/redis_instance.hpp"
 
@@ -48,17 +50,6 @@ const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
     return nullptr;
 }
 
-/* Returns true if some server is in both blocks: then the blocks are of the same Redis. */
-bool have_common_server(const Settings &a, const Settings &b) {
-    for (const Server &server : a.servers) {
-        for (const Server &other : b.servers) {
-            if (view(server.text) == view(other.text)) { return true; }
-        }
-    }
-
-    return false;
-}
-
 /* Prints the first difference by which nothing of a zone's keys is found in Redis. */
 u_char *print_move(u_char *p, u_char *last, const Settings &settings, const Settings &old) {
     auto print = [=](const char *format, auto... values) {
@@ -72,8 +63,9 @@ u_char *print_move(u_char *p, u_char *last, const Settings &settings, const Sett
     }
 
     if (settings.key_format != old.key_format) {
-        return print(old.key_format == KeyFormat::kPlain ? "its key_format was plain, now digest"
-                                                         : "its key_format was digest, now plain");
+        return print("its key_format was %s, now %s",
+                     kKeyFormatWords[index_of(old.key_format)].data(),
+                     kKeyFormatWords[index_of(settings.key_format)].data());
     }
 
     if (settings.database != old.database) {
@@ -86,7 +78,9 @@ u_char *print_move(u_char *p, u_char *last, const Settings &settings, const Sett
                      &settings.sentinel.master);
     }
 
-    if (!have_common_server(settings, old)) {
+    /* blocks with a common server are of the same Redis */
+    if (std::none_of(settings.servers.begin(), settings.servers.end(),
+                     [&](const Server &server) { return old.find_server(server.text); })) {
         return print("its server was \"%V\", now \"%V\"", &old.servers[0].text,
                      &settings.servers[0].text);
     }

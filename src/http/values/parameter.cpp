@@ -214,9 +214,9 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewhere &els
     for (auto &name : names) {
         if (!name.required.empty() && !is_given(name.text) && !is_given(name.instead)) {
             const ngx_str_t required = to_str(name.required), instead = to_str(name.instead);
-            return conf_invalid(cf, "\"%V\" must have \"%V\"%s%V%s parameter", &words[0], &required,
-                                instead.len != 0 ? " or \"" : "", &instead,
-                                instead.len != 0 ? "\"" : "");
+            const char *format = instead.len == 0 ? "\"%V\" must have \"%V\" parameter"
+                                                  : "\"%V\" must have \"%V\" or \"%V\" parameter";
+            return conf_invalid(cf, format, &words[0], &required, &instead);
         }
     }
 

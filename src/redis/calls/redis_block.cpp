@@ -13,7 +13,6 @@ namespace limit_sliding {
 namespace {
 
 constexpr std::string_view kFlagWords[] = {"off", "on"};
-constexpr std::string_view kKeyFormatWords[] = {"digest", "plain"};
 
 /* A field of the settings, or of a struct in them, and so on. */
 template <auto... path>
@@ -445,14 +444,6 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
            && redis.heartbeat_sha1.data != nullptr && redis.hold_sha1.data != nullptr;
 }
 
-/* Returns the server of the last cycle, if it had addresses, or nullptr. */
-const Server *find_known(const Settings &last, const ngx_str_t &text) {
-    for (const Server &server : last.servers) {
-        if (server.url.naddrs && view(server.text) == view(text)) { return &server; }
-    }
-    return nullptr;
-}
-
 /* Copies addresses, as the last cycle's memory goes with it, but not their
  * names, which nobody uses. */
 bool copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
@@ -478,8 +469,10 @@ bool copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
 bool keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
     Settings &settings = redis.settings;
     for (Server &server : settings.servers) {
-        const Server *known = find_known(last, server.text);
-        if (settings.resolver || server.url.naddrs || known == nullptr) { continue; }
+        const Server *known = last.find_server(server.text);
+        if (settings.resolver || server.url.naddrs || known == nullptr || !known->url.naddrs) {
+            continue;
+        }
 
         if (!copy_addresses(redis.pool, server.url, known->url)) { return false; }
 

@@ -9,7 +9,17 @@ namespace limit_sliding {
 
 namespace {
 
-/* Parses a literal address.  Returns its length in bytes, or 0 if the host is no address. */
+/* Returns true if a name or an address may have these characters, which are safe to log. */
+bool is_host(std::string_view text) {
+    for (char c : text) {
+        const bool is_letter = ngx_tolower(c) >= 'a' && ngx_tolower(c) <= 'z';
+        if (!is_letter && !(c >= '-' && c <= ':' && c != '/') && c != '_') { return false; }
+    }
+    return !text.empty();
+}
+
+} // namespace
+
 socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
     in_addr_t ipv4 = ngx_inet_addr(host.data, host.len);
     *address = {};
@@ -29,17 +39,6 @@ socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
 
     return 0;
 }
-
-/* Returns true if a name or an address may have these characters, which are safe to log. */
-bool is_host(std::string_view text) {
-    for (char c : text) {
-        const bool is_letter = ngx_tolower(c) >= 'a' && ngx_tolower(c) <= 'z';
-        if (!is_letter && !(c >= '-' && c <= ':' && c != '/') && c != '_') { return false; }
-    }
-    return !text.empty();
-}
-
-} // namespace
 
 void Endpoint::set(const Server &server) {
     text = server.text;

@@ -11,6 +11,10 @@
 
 namespace limit_sliding {
 
+/* Parses a literal address without brackets.  Returns its length in bytes, or 0 if the host is no
+ * address. */
+socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address);
+
 struct Endpoint {
     /* Sets the endpoint to a server of the configuration. */
     void set(const Server &server);

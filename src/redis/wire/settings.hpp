@@ -4,10 +4,12 @@
 
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 #include "ngx/array.hpp"
 #include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
 #include "redis/wire/password_file.hpp"
 
 namespace limit_sliding {
@@ -21,9 +23,10 @@ enum class KeyFormat : ngx_uint_t {
     kPlain
 };
 
-/* The words of the configuration for Topology and OnError. */
+/* The words of the configuration for these enumerations. */
 inline constexpr std::string_view kTopologyWords[] = {"standalone", "sentinel", "cluster"};
 inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
+inline constexpr std::string_view kKeyFormatWords[] = {"digest", "plain"};
 
 /* A server of the block. */
 struct Server {
@@ -58,6 +61,14 @@ struct TlsSettings {
 };
 
 struct Settings {
+    /* Returns the server that is configured by this text, or nullptr. */
+    const Server *find_server(const ngx_str_t &text) const {
+        const auto *server = std::find_if(servers.begin(), servers.end(), [&](const auto &other) {
+            return view(other.text) == view(text);
+        });
+        return server != servers.end() ? server : nullptr;
+    }
+
     ngx_str_t name;
     Array<Server> servers;
     Topology topology;

@@ -5,6 +5,7 @@
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/wire/endpoint.hpp"
 
 namespace limit_sliding {
 
@@ -33,38 +34,31 @@ void note_error(const SSL *, int where, int ret) {
     }
 }
 
-/* Parses a literal address without brackets.  Returns its length, or 0 for a name. */
-size_t parse_address(ngx_str_t name, u_char address[16]) {
-    const in_addr_t ipv4 = ngx_inet_addr(name.data, name.len);
-    if (ipv4 != INADDR_NONE) {
-        ngx_memcpy(address, &ipv4, sizeof(ipv4));
-        return sizeof(ipv4);
-    }
-
-#if (NGX_HAVE_INET6)
-    if (ngx_inet6_addr(name.data, name.len, address) == NGX_OK) { return 16; }
-#endif
-
-    return 0;
-}
-
 /* NGINX compares the DNS names of a certificate only, and so would take "DNS:10.0.0.1" for an
  * address, but not "IP:10.0.0.1". */
 bool is_certificate_of(ngx_connection_t *c, ngx_str_t name) {
-    u_char address[16];
-    const size_t len = parse_address(name, address);
-    if (len == 0) { return ngx_ssl_check_host(c, &name) == NGX_OK; }
+    ngx_sockaddr_t address;
+    if (parse_address(name, &address) == 0) { return ngx_ssl_check_host(c, &name) == NGX_OK; }
+
+    const auto *bytes = reinterpret_cast<u_char *>(&address.sockaddr_in.sin_addr);
+    size_t len = sizeof(in_addr);
+#if (NGX_HAVE_INET6)
+    if (address.sockaddr.sa_family == AF_INET6) {
+        bytes = address.sockaddr_in6.sin6_addr.s6_addr;
+        len = sizeof(in6_addr);
+    }
+#endif
 
     X509 *certificate = SSL_get_peer_certificate(c->ssl->connection);
-    const bool is_of = certificate != nullptr && X509_check_ip(certificate, address, len, 0) == 1;
+    const bool is_of = certificate != nullptr && X509_check_ip(certificate, bytes, len, 0) == 1;
     X509_free(certificate);
     return is_of;
 }
 
 /* Sends the name of the server (SNI), but no literal address: RFC 6066 does not permit it. */
 bool send_name(ngx_connection_t *c, ngx_str_t name) {
-    u_char address[16];
-    if (name.len == 0 || parse_address(name, address) != 0) { return true; }
+    ngx_sockaddr_t address;
+    if (name.len == 0 || parse_address(name, &address) != 0) { return true; }
 
     u_char *text = alloc_bytes(c->pool, name.len + 1);
     if (text == nullptr) { return false; }
