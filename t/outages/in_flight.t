@@ -64,7 +64,7 @@ is $fleet->hold('a', 10), 0, 'requests run';
 is $fleet->settled('a'), 10, '... in workers that Redis knows';
 my @ids = ($redis->ask('GET', $fleet->name_of('a')) =~ /([0-9a-f]{16}):/g);
 
-# Returns the seconds from the first decision after an outage to the heartbeats.
+# Returns the seconds from the first decision after an outage to the heartbeats, to the ms.
 sub outage($key) {
     my $source = sub { header($node->get("/rate?key=$key"), 'X-Source') };
     my $until = now() + 0.7;
@@ -80,7 +80,7 @@ sub outage($key) {
     wait_for(sub {
         !grep { $redis->ask('PTTL', "limit_sliding:holder:$_") < 2500 } @ids;
     }, 2);
-    my $seconds = now() - $start;
+    my $seconds = sprintf '%.3f', now() - $start;
     sleep 1;
     return $seconds;
 }
