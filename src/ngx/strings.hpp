@@ -81,17 +81,35 @@ inline std::string_view append_digits(u_char **p, uint64_t n) {
     return view(begin, *p - begin);
 }
 
+/* The SHA-1 of a text. */
+struct Sha1 {
+    explicit Sha1(std::string_view text) {
+        ngx_sha1_t sha;
+        ngx_sha1_init(&sha);
+        ngx_sha1_update(&sha, text.data(), text.size());
+        ngx_sha1_final(bytes, &sha);
+    }
+
+    u_char bytes[20];
+};
+
 /* The bytes of append_sha1(). */
 constexpr size_t kSha1Bytes = 40;
 
 /* Appends the SHA-1 of the text in hex, and returns its end. */
 inline u_char *append_sha1(u_char *p, std::string_view text) {
-    u_char digest[kSha1Bytes / 2];
-    ngx_sha1_t sha;
-    ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, text.data(), text.size());
-    ngx_sha1_final(digest, &sha);
-    return ngx_hex_dump(p, digest, sizeof(digest));
+    return ngx_hex_dump(p, Sha1(text).bytes, sizeof(Sha1::bytes));
+}
+
+/* The bytes of append_digest(). */
+constexpr size_t kDigestBytes = 22;
+
+/* Appends the first 128 bits of the text's SHA-1 in base64url, and returns its end. */
+inline u_char *append_digest(u_char *p, std::string_view text) {
+    Sha1 sha(text);
+    ngx_str_t bits = {128 / 8, sha.bytes}, digest = {0, p};
+    ngx_encode_base64url(&digest, &bits);
+    return p + digest.len;
 }
 
 /* Joins the texts in memory of the pool.  The data is nullptr if there is no memory. */

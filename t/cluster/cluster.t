@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use List::Util qw(shuffle sum0 uniq);
 use POSIX ();
 use Test::More;
@@ -167,7 +166,7 @@ sub beside($other, $code) {
 }
 
 sub slot($key) {
-    return $cluster->slot(sha1_hex($key));
+    return $cluster->slot(digest($key));
 }
 
 sub maps() {
@@ -224,7 +223,7 @@ note "$maps in $seconds s";
 # A key comes when its slot has begun to move, and has a limit of its own.
 my $new = slot('new');
 $cluster->master_of($new)->command('SET',
-    'limit_sliding:some:{' . sha1_hex('new') . '}:limit', 7);
+    'limit_sliding:some:{' . digest('new') . '}:limit', 7);
 my @new;
 $cluster->move_slot($new, $cluster->master_of($new),
     (grep { $_ != $cluster->master_of($new) } $cluster->masters)[0],

@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use List::Util qw(uniq);
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -55,7 +54,7 @@ sub passed($key, $requests, %options) {
 }
 
 sub slot($key) {
-    return $cluster->slot(sha1_hex($key));
+    return $cluster->slot(digest($key));
 }
 
 my $start;

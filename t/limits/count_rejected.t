@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -128,7 +127,7 @@ sleep 1;
 my @cached = grep { header($_, 'X-Source') eq 'cache' }
     map { $nginx->get('/log-redis?key=flood&cost=1') } 1 .. 60;
 cmp_ok scalar @cached, '>', 20, 'a flood is refused by what is known';
-my $name = 'limit_sliding:log-redis:{' . sha1_hex('flood') . '}';
+my $name = 'limit_sliding:log-redis:{' . digest('flood') . '}:l2592000s';
 my @events;
 my $span = sub {
     @events = $redis->command('ZRANGE', $name, 0, -1, 'WITHSCORES')->@*;

@@ -87,16 +87,14 @@ LUA
 
 # Limits of keys in Redis
 
-$redis->command('SET', 'limit_sliding:counter:{' . sha('own') . '}:limit', 5);
+$redis->command('SET', 'limit_sliding:counter:{' . digest('own') . '}:limit', 5);
 is told(counter => 1, 'take("own")'), 'admitted 5 4 redis', 'a key has its own limit in Redis';
-$redis->command('SET', 'limit_sliding:counter:{' . sha('off') . '}:limit', 'off');
+$redis->command('SET', 'limit_sliding:counter:{' . digest('off') . '}:limit', 'off');
 is told(counter => 1, 'take("off")'), 'admitted inf inf redis', 'off';
 is lua('say(zone("counter"):charge("off", 5))'), 'true nil', '... counts nothing';
 
-sub sha($text) { require Digest::SHA; return Digest::SHA::sha1_hex($text) }
-
 for my $name (qw(synced counter)) {
-    my $limit = "limit_sliding:$name:{" . sha('blocked') . '}:limit';
+    my $limit = "limit_sliding:$name:{" . digest('blocked') . '}:limit';
     $redis->command('SET', $limit, 0);
     ok wait_for(sub { told($name, 1, 'take("blocked")') =~ /^rejected 0/ }), "$name: a key is blocked";
     $redis->command('DEL', $limit);

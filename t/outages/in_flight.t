@@ -62,7 +62,7 @@ $fleet = LimitSliding::InFlight->new($redis, nodes => 1, server => $fake->server
 $node = $fleet->node(0);
 is $fleet->hold('a', 10), 0, 'requests run';
 is $fleet->settled('a'), 10, '... in workers that Redis knows';
-my @ids = ($redis->ask('GET', $fleet->name_of('a')) =~ /([0-9a-f]{16}):/g);
+my @ids = ($redis->ask('GET', $fleet->name_of('a') . ':inflight') =~ /([0-9a-f]{16}):/g);
 
 # Returns the seconds from the first decision after an outage to the heartbeats, to the ms.
 sub outage($key) {

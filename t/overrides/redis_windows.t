@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use List::Util qw(sum0);
 use Test::More;
 
@@ -66,7 +65,7 @@ SERVER
 }
 
 sub name($zone, $key) {
-    return "limit_sliding:$zone:{" . sha1_hex($key) . '}';
+    return "limit_sliding:$zone:{" . digest($key) . '}';
 }
 
 sub set_limit($zone, $key, $limit, $where = $redis) {

@@ -2,7 +2,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use Test::More;
 
 use LimitSliding::Access;
@@ -30,7 +29,7 @@ $nginx->serve(places(each => 'rate=2 window=30d redis=shared',
 
 # Returns the name of a key's log in Redis.
 sub log_of($key) {
-    return 'limit_sliding:log:{' . sha1_hex($key) . '}';
+    return 'limit_sliding:log:{' . digest($key) . '}:l2592000s';
 }
 
 # Returns what decides requests of a key. The first one sends the script's text,
@@ -51,7 +50,7 @@ for my $algorithm (@ALGORITHMS) {
     ok $DECIDED{ decided($algorithm, 'enough') }, "$algorithm: enough";
 
     # a window of its own has another state
-    $redis->command('SET', "limit_sliding:$algorithm:{" . sha1_hex('own')
+    $redis->command('SET', "limit_sliding:$algorithm:{" . digest('own')
         . '}:limit', '2/20d');
     ok $DECIDED{ decided($algorithm, 'own') }, '... for a window of its own';
 }
@@ -65,7 +64,7 @@ for my $command (@commands) {
 
     # a key of another type is deleted
     $n++;
-    $redis->command('SET', log_of("less$n"), 'x');
+    $redis->command('SADD', log_of("less$n"), 'x');
 
     my $algorithm = $command =~ /^\+(z|pexpire|del)/ ? 'log' : 'counter';
     ok !$DECIDED{ decided($algorithm, "less$n") }, "$command is needed";

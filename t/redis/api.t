@@ -176,7 +176,7 @@ is "$hour->{http} $hour->{error}", '409 the key is blocked', '... cannot be char
 is key('plain', 'a', 'PUT', '&rate=default')->{window}, 86400, 'default: the window of the zone';
 key('plain', 'a', 'PUT', '&rate=5r/h');
 ask('plain', 'c%20"');
-is_deeply $redis->ask(qw(KEYS p:plain:{c*)), [ 'p:plain:{c%20"}' ], 'any key';
+is_deeply $redis->ask(qw(KEYS p:plain:{c*)), [ 'p:plain:{c%20"}:c86400s' ], 'any key';
 is state_of(key('plain', 'c%2520%22')), '1 4 3', '... encoded once';
 is state_of(key('plain', 'c%2520%22', 'DELETE')), '0 4 4', '... and forgotten';
 

@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use MIME::Base64 qw(encode_base64);
 use Test::More;
 
@@ -234,10 +233,10 @@ chmod 0600, $nginx->dir . '/password';
 $nginx->serve(%blocks);
 
 my @names = $redis->keys;
-my ($sha_a, $sha_b) = map { sha1_hex($_) } qw(a b);
-ok grep({ $_ eq "limit_sliding:two:{$sha_a}" } @names), 'a digest of the key';
-ok grep({ $_ eq "limit_sliding:two:{$sha_b}" } @names), '... of each';
-is scalar grep({ !/^limit_sliding:\w+:\{[0-9a-f]{40}\}$/ } @names), 0,
+my ($sha_a, $sha_b) = map { digest($_) } qw(a b);
+ok grep({ $_ eq "limit_sliding:two:{$sha_a}:c2592000s" } @names), 'a digest of the key';
+ok grep({ $_ eq "limit_sliding:two:{$sha_b}:c2592000s" } @names), '... of each';
+is scalar grep({ !/^limit_sliding:\w+:\{[\w-]{22}\}:[ct]\d+m?s$/ } @names), 0,
     '... and nothing else'
     or diag "@names";
 is scalar grep({ $redis->command('PTTL', $_) <= 0 } @names), 0,
@@ -248,7 +247,7 @@ is scalar grep({ $redis->command('PTTL', $_) <= 0 } @names), 0,
 my $shortest = 'none';
 for (1 .. 200) {
     $nginx->get('/bucket?key=b');
-    my $lasts = $redis->ask('PTTL', 'p:bucket:{b}');
+    my $lasts = $redis->ask('PTTL', 'p:bucket:{b}:t300ms');
     $shortest = $lasts if $shortest eq 'none' || $lasts < $shortest;
     sleep 0.007;
 }
@@ -257,13 +256,13 @@ cmp_ok $shortest, '>=', 300, 'a bucket lasts for a window after each request';
 for my $key ('key', 'of {braces}', '}{', '100%', 'K' x 300, "\x{c3}\x{a9}:*?") {
     is $nginx->statuses(4, '/plain', headers => [ "X-Key: $key" ]),
         '200 200 200 429', "a plain key: $key";
-    is $redis->command('EXISTS', "p:plain:{$key}"), 1, '... as it is';
+    is $redis->command('EXISTS', "p:plain:{$key}:c2592000s"), 1, '... as it is';
 }
 
 my $long = 'k' x 65536;
 is $nginx->statuses(4, '/plain', headers => [ "X-Key: $long" ]), '200 200 200 429',
     'a plain key that is too long for a name';
-is $redis->command('EXISTS', 'p:plain:{' . sha1_hex($long) . '}'), 1, '... by its digest';
+is $redis->command('EXISTS', 'p:plain:{' . digest($long) . '}:c2592000s'), 1, '... by its digest';
 
 is $nginx->statuses(3, '/unix?key=u'), '200 200 429', 'by a unix socket';
 my $own = $redis->connect;
@@ -271,11 +270,11 @@ LimitSliding::Redis::send_command($own, 'SELECT', 3);
 LimitSliding::Redis::receive_reply($own);
 LimitSliding::Redis::send_command($own, 'KEYS', '*');
 is_deeply LimitSliding::Redis::receive_reply($own),
-    [ 'limit_sliding:unix:{' . sha1_hex('u') . '}' ], '... in database 3';
+    [ 'limit_sliding:unix:{' . digest('u') . '}:c2592000s' ], '... in database 3';
 close $own;
 
 is $nginx->statuses(3, '/acl?key=u'), '200 200 429', 'as an ACL user';
-ok grep({ $_ eq 'acl:acl:{' . sha1_hex('u') . '}' } $redis->keys),
+ok grep({ $_ eq 'acl:acl:{' . digest('u') . '}:c2592000s' } $redis->keys),
     '... with its prefix';
 ok grep({ $_->{user} eq 'limiter' } $redis->clients), '... who is connected';
 
@@ -291,7 +290,7 @@ $nginx->serve(server => <<'CONF');
 CONF
 
 sub override($zone, $key, $value) {
-    $redis->command('SET', "limit_sliding:$zone:{" . sha1_hex($key)
+    $redis->command('SET', "limit_sliding:$zone:{" . digest($key)
         . '}:limit', $value);
 }
 

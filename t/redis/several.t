@@ -4,7 +4,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use List::Util qw(first sum0);
 use Test::More;
 use Time::HiRes qw(sleep);
@@ -333,7 +332,7 @@ my ($away) = $cluster->masters;
 # Returns a key that is in the slots of this master, or not.
 sub key_of($is_away, $name) {
     return first {
-        ($cluster->master_of($cluster->slot(sha1_hex($_))) == $away) == $is_away
+        ($cluster->master_of($cluster->slot(digest($_))) == $away) == $is_away
     } map { "$name$_" } 1 .. 99;
 }
 

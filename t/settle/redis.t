@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use Digest::SHA qw(sha1_hex);
 use List::Util qw(sum0);
 use Socket qw(SOL_SOCKET SO_RCVBUF);
 use Test::More;
@@ -312,7 +311,7 @@ $two{server} .= 'location /both {
 }';
 $_->serve(%two) for @nginx;
 
-my $slot = $cluster->slot('limit_sliding:one:{' . sha1_hex(3) . '}');
+my $slot = $cluster->slot('limit_sliding:one:{' . digest(3) . '}');
 my $move = sub ($between = sub { }) {
     my $from = $cluster->master_of($slot);
     my ($to) = grep { $_ != $from } $cluster->masters;

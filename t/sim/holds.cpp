@@ -210,7 +210,7 @@ bool is_late(Server &server, const Flight &flight) {
     char id[20];
     snprintf(id, sizeof(id), "%016llx",
              static_cast<unsigned long long>(flight.of->worker->redis.client.holder->id));
-    const Value state = server.store.run({"GET", "p:z:{" + flight.key + "}"}, now_ms);
+    const Value state = server.store.run({"GET", "p:z:{" + flight.key + "}:inflight"}, now_ms);
     return state.text.find(id) == std::string::npos;
 }
 
@@ -362,7 +362,7 @@ void Scene::check_end() {
     Store &store = site_.master().store;
     const int64_t now_ms = site_.master().clock_us() / 1000;
     for (size_t n = 0; n < site_.plan.nkeys; n++) {
-        const Value state = store.run({"GET", "p:z:{k" + std::to_string(n) + "}"}, now_ms);
+        const Value state = store.run({"GET", "p:z:{k" + std::to_string(n) + "}:inflight"}, now_ms);
         for (size_t at = 0; at + 16 < state.text.size(); at = state.text.find(' ', at) + 1) {
             const std::string id = state.text.substr(at, 16);
             if (store.run({"EXISTS", "p:holder:" + id}, now_ms).number != 0) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/policy/shape.hpp"
 #include "core/table/zone.hpp"
 #include "lua_scripts.hpp"
 #include "ngx/memory.hpp"
@@ -100,7 +101,7 @@ Machine::Machine(const Plan &plan) {
     if (plan.sync_ms != 0) { zone.outbox = Outbox::init(take(kAsideBytes), kAsideBytes); }
 }
 
-Site::Site(const Plan &drawn) : plan(drawn) {
+Site::Site(const Plan &drawn) : plan(drawn), shape_("}:" + std::string(Shape(plan.policy).text())) {
     site = this;
     pool_ = ngx_create_pool(16 * 1024, ngx_cycle->log);
     set_cycle_pool(pool_);
@@ -209,11 +210,13 @@ void Site::start(Worker &worker) {
     redis.probe_zone.redis = &redis;
     redis.probe_zone.policy = &redis.probe_policy;
     redis.probe_zone.prefix = ngx_string("p:{");
+    redis.probe_zone.shape = to_str(shape_);
     redis.shared = &worker.machine->shared;
 
     worker.zone = worker.machine->zone;
     worker.zone.redis = &redis;
     worker.zone.prefix = ngx_string("p:z:{");
+    worker.zone.shape = to_str(shape_);
     worker.zone.name = ngx_string("z");
     worker.zone.policy = &plan.policy;
     worker.zone.on_error = OnError::kDeny;

@@ -91,6 +91,7 @@ private:
     void start(Worker &worker);
     void check_idle(const Worker &worker) const;
 
+    const std::string shape_; /* RemoteZone::shape */
     ngx_pool_t *pool_;
     std::vector<uint8_t> owners_; /* of slots: the numbers of servers */
     size_t master_ = 0;

@@ -229,6 +229,7 @@ void lasts_for_the_longest_windows(void **) {
             policy.calendar = calendar;
             policy.offsets = offsets;
             Run one = {policy, 2, 2, false, make_zone_for(&policy, 32768), utc(2026, 12, 31), 1};
+            forget_all();
             one.now_ms = one.end_ms();
 
             for (unsigned i = 0; i < draws(800); i++) {
@@ -288,26 +289,21 @@ void pays_by_windows_of_the_calendar(void **) {
     }
 }
 
-/* A state of another calendar, or of no calendar, is none. */
-void knows_its_own_states(void **) {
+/* Zones with another calendar, with local time, or without a calendar count apart, and find their
+ * counts again. */
+void count_apart(void **) {
     static zoned_t berlin(BERLIN, 2000, 2040);
     forget_all();
-    uint64_t now_ms = utc(2026, 6, 1);
-
-    for (Calendar calendar : calendars) {
-        for (const UtcOffsets *offsets : {static_cast<const UtcOffsets *>(nullptr),
-                                          static_cast<const UtcOffsets *>(&berlin.found)}) {
+    for (int64_t granted : {1, 0}) {
+        for (Calendar calendar : calendars) {
             Policy policy = evicting(Window::of(calendar).ms);
             policy.algorithm = Algorithm::kFixed;
-            policy.calendar = calendar;
-            policy.offsets = offsets;
-            Run one = {policy, 10, 0, false, nullptr, now_ms, 1};
-            assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, 1);
-            assert_int_equal(one.ask(1, Purpose::kConsume)->element[1]->integer, 0);
-
-            one.policy.calendar = Calendar::kNone;
-            one.policy.offsets = nullptr;
-            assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, 1);
+            for (unsigned kind = 0; kind < 3; kind++) {
+                policy.calendar = kind == 0 ? Calendar::kNone : calendar;
+                policy.offsets = kind == 2 ? &berlin.found : nullptr;
+                const Run one = {policy, 10, 0, false, nullptr, utc(2026, 6, 1), 1};
+                assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, granted);
+            }
         }
     }
 }
@@ -319,7 +315,7 @@ int main() {
         cmocka_unit_test(decides_as_the_core),
         cmocka_unit_test(lasts_for_the_longest_windows),
         cmocka_unit_test(pays_by_windows_of_the_calendar),
-        cmocka_unit_test(knows_its_own_states),
+        cmocka_unit_test(count_apart),
     };
 
     return cmocka_run_group_tests_name("redis calendar", tests, start, stop);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "core/policy/shape.hpp"
 #include "redis_script.hpp"
 #include "replies.hpp"
 
@@ -62,6 +63,19 @@ static long long number(const char *command) {
     return value;
 }
 
+/* A command about the state of the key "k" with a precision of 1, valid until the next call. */
+static const char *about(const char *command, Algorithm algorithm, uint64_t window_ms) {
+    static char text[64];
+    Policy policy = {};
+    policy.algorithm = algorithm;
+    policy.window_ms = window_ms;
+    policy.precision = algorithm == Algorithm::kCounter;
+    const Shape shape(policy);
+    snprintf(text, sizeof(text), "%s {k}:%.*s", command, static_cast<int>(shape.text().size()),
+             shape.text().data());
+    return text;
+}
+
 static void set(const char *key, const char *value) {
     freeReplyObject(redisCommand(server.context, "SET %s %s", key, value));
 }
@@ -91,7 +105,7 @@ static void counters_tell_their_parts(void **state) {
     for (size_t i = 0; i < LENGTH(limits); i++) {
         char key[16];
 
-        snprintf(key, sizeof(key), "k%zu:limit", i);
+        snprintf(key, sizeof(key), "{k%zu}:limit", i);
         set(key, limits[i]);
     }
 
@@ -138,29 +152,29 @@ static void limits_of_keys_override(void **state) {
     forget_all();
 
     /* each more by kScriptOwn */
-    set("k:limit", "5r/h");
+    set("{k}:limit", "5r/h");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4503599627370501 0");
 
-    set("k:limit", "7");
+    set("{k}:limit", "7");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4503599627370503 5");
 
-    set("k:limit", "1r/m");
+    set("{k}:limit", "1r/m");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4503599627370556 7");
 
     /* as large as that of the call */
-    set("k:limit", "2");
+    set("{k}:limit", "2");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4503599627370498 8");
 
-    set("k:limit", "off");
+    set("{k}:limit", "off");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0");
 
     /* blocked */
-    set("k:limit", "0");
+    set("{k}:limit", "0");
     assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 9 1 1"), "0 4503599627370496 0");
 
     for (size_t i = 0; i < LENGTH(malformed); i++) {
         redisReply *reply = static_cast<redisReply *>(
-            redisCommand(server.context, "SET k:limit %s", malformed[i]));
+            redisCommand(server.context, "SET {k}:limit %s", malformed[i]));
         freeReplyObject(reply);
         assert_string_equal(call("k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 -2 8");
     }
@@ -176,7 +190,7 @@ static void tells_when_it_was_forgotten(void **state) {
     forget_all();
 
     assert_string_equal(call("k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 0 0");
-    set("k:forgotten", "nonsense");
+    set("{k}:f3600s:forgotten", "nonsense");
     assert_string_equal(call("k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 2 0");
 
     /* with what is asked for others, as all-or-nothing requests */
@@ -185,54 +199,85 @@ static void tells_when_it_was_forgotten(void **state) {
                         "1 9 4 0 9 0");
 
     reply = static_cast<redisReply *>(
-        redisCommand(server.context, "EVAL %b 1 k 5000", script.data(), script.size()));
+        redisCommand(server.context, "EVAL %b 1 {k}:f3600s 5000", script.data(), script.size()));
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
     freeReplyObject(reply);
-    assert_int_equal(number("EXISTS k"), 0);
-    assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
+    assert_int_equal(number("EXISTS {k}:f3600s"), 0);
+    assert_in_range(number("PTTL {k}:f3600s:forgotten"), 4000, 5000);
 
     usleep(20000);
     assert_int_equal(sscanf(call("k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 0 %lld", &ms), 1);
     assert_in_range(ms, 20, 4000);
 
     /* of a bucket of which more units are leased, and of one without a limit */
-    set("b:forgotten", "1");
+    set("{b}:t3600s:forgotten", "1");
     assert_int_equal(sscanf(call("b", "1 3 3600000 9 0 1 11 1 2 1 1"), "2 9 0 0 %lld", &ms), 1);
     assert_in_range(ms, 1000000, INT64_MAX);
-    set("b:limit", "off");
+    set("{b}:limit", "off");
     assert_int_equal(sscanf(call("b", "1 3 3600000 9 0 1 11 1 2 1 1"), "2 0 0 0 %lld", &ms), 1);
 }
 
-/* What a zone left before its algorithm or window was changed. */
-static void other_states_count_as_none(void **state) {
+/* Zones with another algorithm, window or precision count apart, and find their counts again. */
+static void other_shapes_count_apart(void **state) {
     static const char *const kinds[]
-        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0", "0 3600000 2 0 1 0",
-           "0 60000 2 0 1 0",   "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
-           "3 3600000 2 0 1 0", "4 3600000 2 1 1 0", "4 60000 2 1 1 0"};
+        = {"0 3600000 2 1 1", "0 60000 2 1 1",   "0 3600000 2 3 1",  "0 3600000 2 0 1",
+           "0 60000 2 0 1",   "0 60500 2 0 1",   "1 3600000 2 0 1",  "1 60000 2 0 1",
+           "2 3600000 2 0 1", "2 60000 2 0 1",   "2 86400000 2 0 1", "2 86400000 2 1 1",
+           "3 3600000 2 0 1", "4 3600000 2 1 1", "4 60000 2 1 1"};
 
     (void)state;
+    forget_all();
 
-    for (size_t i = 0; i < LENGTH(kinds); i++) {
-        for (size_t j = 0; j < LENGTH(kinds); j++) {
+    for (const char *units : {"1", "5"}) {
+        for (const char *kind : kinds) {
             char arguments[64];
-
-            forget_all();
-            snprintf(arguments, sizeof(arguments), "1 %s 1 1 1", kinds[i]);
-            call("k", arguments);
-
-            snprintf(arguments, sizeof(arguments), "1 %s 3 1 1", kinds[j]);
-            assert_int_equal(call("k", arguments)[0],
-                             /* of the same log a window later, of the same
-                                state */
-                             kinds[i][0] == '1' && kinds[j][0] == '1' ? '1'
-                             : i == j                                 ? '1'
-                                                                      : '2');
+            snprintf(arguments, sizeof(arguments), "1 %s 0 %s 1 1", kind, units);
+            assert_int_equal(call("k", arguments)[0], '1');
         }
     }
 
+    assert_int_equal(number("DBSIZE"), LENGTH(kinds));
+}
+
+/* A state of another version of the module is not decided, and stays as it is. */
+static void foreign_states_stay(void **state) {
+    static const struct {
+        const char *name;
+        const char *kind;
+    } foreign[] = {{"{k}:c60s", "0 60000 2 0 1"}, {"{k}:l60s", "1 60000 2 0 1"},
+                   {"{k}:f60s", "2 60000 2 0 1"}, {"{k}:fday", "2 86400000 2 1 1"},
+                   {"{k}:t60s", "3 60000 2 0 1"}, {"{k}:b60s", "4 60000 2 1 1"}};
+
+    (void)state;
     forget_all();
-    freeReplyObject(redisCommand(server.context, "SADD k x"));
-    assert_string_equal(call("k", "1 1 3600000 2 0 1 0 2 1 1"), "2 2 0 -1 -1");
+
+    for (const auto &one : foreign) {
+        char arguments[64];
+        freeReplyObject(
+            redisCommand(server.context, "SET %s %b", one.name, "\0\2state", size_t{7}));
+        for (const char *purpose : {"0 1", "1 1", "0 3"}) {
+            snprintf(arguments, sizeof(arguments), "1 %s %s 1 1", one.kind, purpose);
+            assert_memory_equal(call("k", arguments), "0 -3000 0", 9);
+        }
+
+        /* nor are the other claims of a request recorded */
+        snprintf(arguments, sizeof(arguments), "2 %s 0 2 3600000 9 0 1 0 1 2 1 2", one.kind);
+        assert_memory_equal(call("k l", arguments), "0 -3000 0", 9);
+        assert_int_equal(number("EXISTS {l}:f3600s"), 0);
+
+        auto *reply = static_cast<redisReply *>(redisCommand(server.context, "GET %s", one.name));
+        assert_int_equal(reply->len, 7);
+        assert_memory_equal(reply->str, "\0\2state", 7);
+        freeReplyObject(reply);
+    }
+
+    /* the window of a key's override as well */
+    set("{k}:limit", "2/1m");
+    assert_memory_equal(call("k", "1 0 3600000 2 0 1 0 1 1 1"), "0 -3000 0", 9);
+
+    /* what is no string, no version of the module has written */
+    freeReplyObject(redisCommand(server.context, "SADD {s}:l60s x"));
+    assert_string_equal(call("s", "1 1 60000 2 0 1 0 2 1 1"), "2 2 0 -1 -1");
 }
 
 static void keys_are_small_and_expire(void **state) {
@@ -241,12 +286,10 @@ static void keys_are_small_and_expire(void **state) {
     (void)state;
     forget_all();
 
-    call("limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}",
-         "1 0 60000 100 1 1 0 1 1 1");
+    call("limit_sliding:api:qvTGHdzF6KLavt4PO0gs2A", "1 0 60000 100 1 1 0 1 1 1");
 
-    assert_in_range(number("MEMORY USAGE limit_sliding:api:"
-                           "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
-                    1, 150);
+    assert_in_range(number("MEMORY USAGE {limit_sliding:api:qvTGHdzF6KLavt4PO0gs2A}:c60s.1"), 1,
+                    140);
 
     for (unsigned long long limit : {3, 7, 15, 21, 31, 63, 127, 255, 2047, 16383, 16777215}) {
         char arguments[64];
@@ -255,12 +298,11 @@ static void keys_are_small_and_expire(void **state) {
         snprintf(arguments, sizeof(arguments), "1 0 86400000 %llu 0 1 0 1 1 1", limit);
 
         for (unsigned i = 0; i < 6; i++) {
-            call("limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}", arguments);
+            call("limit_sliding:api:qvTGHdzF6KLavt4PO0gs2A", arguments);
         }
 
-        assert_in_range(number("MEMORY USAGE limit_sliding:api:"
-                               "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
-                        1, 150);
+        assert_in_range(number("MEMORY USAGE {limit_sliding:api:qvTGHdzF6KLavt4PO0gs2A}:c86400s"),
+                        1, 140);
     }
 
     for (Algorithm algorithm : algorithms) {
@@ -269,7 +311,7 @@ static void keys_are_small_and_expire(void **state) {
         snprintf(arguments, sizeof(arguments), "1 %d 60000 100 %d 1 0 1 1 1", number_of(algorithm),
                  algorithm != Algorithm::kFixed);
         call("k", arguments);
-        ms = number("PTTL k");
+        ms = number(about("PTTL", algorithm, 60000));
         assert_in_range(ms, 1, 2 * MINUTE_MS);
     }
 }
@@ -283,6 +325,7 @@ static void rejected_requests_write_nothing(void **state) {
 
     for (Algorithm algorithm : algorithms) {
         redisReply *reply;
+        const char *dump = about("DUMP", algorithm, 3600000);
 
         snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1", number_of(algorithm),
                  algorithm == Algorithm::kCounter);
@@ -290,12 +333,12 @@ static void rejected_requests_write_nothing(void **state) {
         call("k", text);
 
         dirty = number("DBSIZE");
-        reply = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
+        reply = static_cast<redisReply *>(redisCommand(server.context, dump));
         call("k", text);
         assert_int_equal(number("DBSIZE"), dirty);
 
         {
-            redisReply *after = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
+            redisReply *after = static_cast<redisReply *>(redisCommand(server.context, dump));
 
             assert_int_equal(after->len, reply->len);
             assert_memory_equal(after->str, reply->str, reply->len);
@@ -348,7 +391,8 @@ int main(void) {
         cmocka_unit_test(counters_tell_their_parts),
         cmocka_unit_test(limits_of_keys_override),
         cmocka_unit_test(tells_when_it_was_forgotten),
-        cmocka_unit_test(other_states_count_as_none),
+        cmocka_unit_test(other_shapes_count_apart),
+        cmocka_unit_test(foreign_states_stay),
         cmocka_unit_test(keys_are_small_and_expire),
         cmocka_unit_test(rejected_requests_write_nothing),
         cmocka_unit_test(grants_nothing_without_memory),

@@ -76,7 +76,8 @@ struct Words {
     }
 
     void add_key(uint64_t number, const char *suffix) {
-        Text word = text_of("k");
+        const bool is_key = *suffix == '\0';
+        Text word = text_of(is_key ? "k" : "{k");
         word.add(number);
         word.add(suffix);
         add(word);
@@ -148,7 +149,7 @@ void check_all(const Text *texts, size_t n, const Policy &policy) {
     words.n = 0;
     words.add("MSET");
     for (size_t i = 0; i < n; i++) {
-        words.add_key(i, ":limit");
+        words.add_key(i, "}:limit");
         words.add(texts[i]);
     }
     freeReplyObject(words.run());
@@ -283,15 +284,15 @@ void has_a_history_in_each_window(void **) {
 
         /* without a burst a queue would take one */
         assert_int_equal(call(START_MS, text)[0], '2');
-        set("k:limit", "3/1d");
+        set("{k}:limit", "3/1d");
         const char granted = call(START_MS, text)[0];
         assert_int_equal(granted, is_queue ? '2' : '3');
         assert_int_equal(call(START_MS + 1, text)[0], '0');
-        set("k:limit", "2");
+        set("{k}:limit", "2");
         assert_int_equal(call(START_MS + 2, text)[0], '0');
-        set("k:limit", "3/1d");
+        set("{k}:limit", "3/1d");
         assert_int_equal(call(START_MS + 3, text)[0], '0');
-        set("k:limit", "4/2d");
+        set("{k}:limit", "4/2d");
         assert_int_equal(call(START_MS + 4, text)[0], is_queue ? '2' : '4');
     }
 }
@@ -307,15 +308,15 @@ void has_the_window_that_is_asked_for(void **) {
     assert_string_equal(call(START_MS, hour), "2 2 0");
     assert_string_equal(call(START_MS, day), "0 3 3");
 
-    set("k:limit", "5");
+    set("{k}:limit", "5");
     assert_string_equal(call(START_MS, day), "3 4503599627370501 2");
-    set("k:limit", "1r/h");
+    set("{k}:limit", "1r/h");
     assert_string_equal(call(START_MS, day), "0 4503599627370497 5");
-    set("k:limit", "1/2h");
+    set("{k}:limit", "1/2h");
     assert_string_equal(call(START_MS, day), "1 6755399441055745 7200000 0");
-    set("k:limit", "9/1d");
+    set("{k}:limit", "9/1d");
     assert_string_equal(call(START_MS, day), "6 6755399441055753 86400000 3");
-    set("k:limit", "banana");
+    set("{k}:limit", "banana");
     assert_string_equal(call(START_MS, day), "0 -3 9");
 }
 
@@ -323,7 +324,7 @@ void has_the_window_that_is_asked_for(void **) {
  * so where nothing is consumed; what is settled of it is nothing. */
 void is_blocked(void **) {
     forget_all();
-    set("a:limit", "0");
+    set("{a}:limit", "0");
     assert_string_equal(call(START_MS, "2 a b 1 2 3600000 2 0 1 0 1 2 1 1"),
                         "0 4503599627370496 0 2 0");
     assert_string_equal(call(START_MS, "2 b a 1 2 3600000 2 0 1 0 1 2 1 1"),
@@ -343,7 +344,7 @@ void gives_back_in_the_same_window(void **) {
 
     forget_all();
     assert_string_equal(call(START_MS, "1 k 1 2 3600000 9 0 1 0 5 1 1", true), "5 9 0");
-    set("k:limit", "9/1d");
+    set("{k}:limit", "9/1d");
     assert_string_equal(call(START_MS, "1 k 1 2 3600000 9 0 1 0 5 1 1", true),
                         "5 6755399441055753 86400000 0");
 
@@ -352,7 +353,7 @@ void gives_back_in_the_same_window(void **) {
     call(START_MS, in_day, true);
     assert_string_equal(call(START_MS, look, true), "1 6755399441055753 86400000 4");
 
-    set("k:limit", "9");
+    set("{k}:limit", "9");
     call(START_MS, in_day, true);
     assert_string_equal(call(START_MS, look, true), "1 4503599627370505 5");
     call(START_MS, in_zone, true);

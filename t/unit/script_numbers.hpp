@@ -3,16 +3,18 @@
 /*
  * Calls and replies of the script as numbers, for tests.
  *
- * A call has the number of kinds of claims; of each kind the algorithm (8 more: another window is
- * requested), the window of the zone, the limit, the precision, burst or calendar (64 more: strict;
- * 8 more: local time), the cost, and the purpose (8 more: the caller has leased units left, 16
- * more: rejected units are recorded, 32 more: the pace follows); then, to refund, the time, the two
- * values and the window of the grant, to lease, the units, the requested window, and for local
- * time, how many numbers follow, and these; of each ask the units, the number of claims, and the
- * number of the kind of each.  Asks at the end are left out if all of their numbers are 1.
+ * A call has keys, KEY for the state {KEY}:SHAPE.  It has the number of kinds of claims; of each
+ * kind the algorithm (8 more: another window is requested), the window of the zone, the limit, the
+ * precision, burst or calendar (64 more: strict; 8 more: local time), the cost, and the purpose (8
+ * more: the caller has leased units left, 16 more: rejected units are recorded, 32 more: the pace
+ * follows); then, to refund, the time, the two values and the window of the grant, to lease, the
+ * units, the requested window, and for local time, how many numbers follow, and these; of each ask
+ * the units, the number of claims, and the number of the kind of each.  Asks at the end are left
+ * out if all of their numbers are 1.
  *
  * A reply has the time; of each ask the granted units; of each claim the limit with the flags of
- * scripts.hpp, 0 without a limit, and negative if the override is malformed; the window and the
+ * scripts.hpp, 0 without a limit, negative if the override is malformed, and -3000 if the state is
+ * foreign; the window and the
  * debt, if the flags tell so; and the values, those of a counter as RemoteState has them.
  */
 
@@ -22,6 +24,16 @@
  * needs the locals `settles` and `cluster`. */
 constexpr char kScriptNumbers[] = R"lua(
 local kinds, asks = {}, {}
+local function shape_of(k)
+  local calendar = k.algorithm == 2 and k.extra % 8 or 0
+  local letter = ({[0] = 'c', 'l', 'f', 't', 'b'})[k.algorithm]
+  if calendar > 0 then
+    return letter .. ({'day', 'week', 'month', 'year'})[calendar]
+      .. (k.extra > 7 and '.local' or '')
+  end
+  local window = k.w % 1000 == 0 and k.w / 1000 .. 's' or k.w .. 'ms'
+  return letter .. window .. (k.algorithm == 0 and k.extra > 0 and '.' .. k.extra or '')
+end
 local ARGV, KEYS = (function(A)
   local a, heads = 2, {}
   for i = 1, A[1] do
@@ -60,7 +72,7 @@ local ARGV, KEYS = (function(A)
     kinds[i] = k
   end
   local claim, names = 1, {}
-  local function name(suffix) names[#names + 1] = KEYS[claim] .. suffix end
+  local function name(suffix) names[#names + 1] = '{' .. KEYS[claim] .. '}:' .. suffix end
   while KEYS[claim] do
     local units, claims = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
     local ask = {}
@@ -70,11 +82,12 @@ local ARGV, KEYS = (function(A)
       if heads[claim] == heads[claim - 1] and claims == 1 and claim % 3 > 0 then
         heads[claim] = ''
       end
-      name('')
+      local shape = shape_of(ask[j])
+      name(shape)
       if not cluster then
-        name(':limit')
-        if settles then name(':debt') end
-        if ask[j].held then name(':forgotten') end
+        name('limit')
+        if settles then name(shape .. ':debt') end
+        if ask[j].held then name(shape .. ':forgotten') end
       end
       claim = claim + 1
     end
@@ -152,6 +165,8 @@ for _, ask in ipairs(asks) do
         limit, told, w = 0, 0, k.w
       elseif base == 2 then
         told = -limit
+      elseif base == 3 then
+        limit, told = 0, -3000
       end
     end
     put(told + (is_owing and (told < 0 and -1 or 1) * 1125899906842624 or 0))

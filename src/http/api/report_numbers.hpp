@@ -73,6 +73,15 @@ public:
         if (json_ == nullptr) { sample({}, value); }
     }
 
+    /* Writes a text as a field of JSON, or as the label of a sample of 1. */
+    void text(std::string_view field, std::string_view value) {
+        if (json_ != nullptr) {
+            json_->field(field, value);
+        } else {
+            sample({head_.label, value}, 1);
+        }
+    }
+
     /* Writes a histogram of times in 10^-decimals s.  The names are JSON fields: a bound, the
      * number of times up to the bound, the sum of all times, and their number. */
     template <class Times>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/facts/offenders.hpp"
+#include "core/policy/shape.hpp"
 #include "core/policy/statistics.hpp"
 #include "core/table/zone.hpp"
 #include "http/api/report_numbers.hpp"
@@ -81,6 +82,9 @@ uint64_t window_ms(const ZoneConf &zone) {
 }
 
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
+    {{"limit_sliding_zone_info", "gauge",
+      "Algorithm, window or calendar, and precision of the zone, as a label.", "shape"},
+     [](auto &out, auto &zone) { out.text("shape", Shape(zone.conf->policy).text()); }},
     {{"limit_sliding_limit", "gauge",
       "Requests a window, or units in flight, where that is the same for all keys."},
      [](auto &out, auto &zone) {
@@ -183,6 +187,9 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
     {{"limit_sliding_unsettled_total", "counter",
       "Units whose settlement Redis did not take, which this node's memory has."},
      [](auto &out, auto &redis) { out.number("unsettled", redis.calls.unsettled); }},
+    {{"limit_sliding_redis_foreign_states_total", "counter",
+      "Decisions that found a state of another version of the module in Redis."},
+     [](auto &out, auto &redis) { out.number("foreign_states", redis.calls.foreign); }},
     {{"limit_sliding_uncounted_total", "counter",
       "Units of requests in flight that Redis did not count for a while, because it lost them or "
       "did not hear from the worker."},

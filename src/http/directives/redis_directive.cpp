@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/policy/shape.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
@@ -63,7 +64,8 @@ bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.penalty = &zone.rejected.penalty;
     zone.remote.prefix
         = join(cf->pool, view(zone.remote.redis->settings.key_prefix), view(zone.name), ":{");
-    return zone.remote.prefix.data != nullptr;
+    zone.remote.shape = join(cf->pool, "}:", Shape(zone.policy).text());
+    return zone.remote.prefix.data != nullptr && zone.remote.shape.data != nullptr;
 }
 
 /* Logs that a block is missing, with a hint if its name is the address of a server. */

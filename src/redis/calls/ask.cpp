@@ -27,30 +27,29 @@ bool is_plain(const RemoteZone &zone, const ngx_str_t &text) {
 /* A digest that this worker has computed: a SHA-1 takes 2,000 instructions. */
 struct KnownDigest {
     uint64_t key_hash; /* 0: there is no digest */
-    u_char hex[kSha1Bytes];
+    u_char text[kDigestBytes];
 };
 
 KnownDigest known_digests[4096];
 
-/* Returns the SHA-1 of the key in hex, valid until the next call.  Two keys with one hash are as
+/* Returns the digest of the key, valid until the next call.  Two keys with one hash are as
  * unlikely as in the zone's own memory.  The hash of a probe is 0, and is not looked up. */
 std::string_view digest_of(uint64_t key_hash, const ngx_str_t &text) {
     KnownDigest &known = known_digests[key_hash % std::size(known_digests)];
     if (known.key_hash != key_hash || key_hash == 0) {
-        (void)append_sha1(known.hex, view(text));
+        (void)append_digest(known.text, view(text));
         known.key_hash = key_hash;
     }
-    return view(known.hex, sizeof(known.hex));
+    return view(known.text, sizeof(known.text));
 }
 
-/* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}", where KEY is the text
- * of the key, or its SHA-1 in hex. */
+/* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}:SHAPE", where KEY is the
+ * text of the key, or its digest. */
 u_char *write_name(const AskPart &part, u_char *p) {
     p = append(p, view(part.zone->prefix));
     p = append(p, is_plain(*part.zone, part.key) ? view(part.key)
                                                  : digest_of(part.claim.key_hash(), part.key));
-    *p++ = '}';
-    return p;
+    return append(p, view(part.zone->shape));
 }
 
 /* Returns a zeroed ask of ask_bytes, with unset parts and with room for `bytes` after them;
@@ -123,7 +122,7 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
 }
 
 size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
-    return zone.prefix.len + (is_plain(zone, text) ? text.len : kSha1Bytes) + 1;
+    return zone.prefix.len + (is_plain(zone, text) ? text.len : kDigestBytes) + zone.shape.len;
 }
 
 Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,

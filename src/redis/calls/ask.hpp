@@ -41,8 +41,13 @@ struct AskPart {
     uint64_t pace = 0;     /* rate at which debts are paid, unless Redis has a limit of the key */
 };
 
-/* The suffixes of the name of a key's state for the names of its limit, its debt, and the mark
- * that tells when the state was deleted. */
+/* Returns the part of a state's name that all names of the key share: "PREFIXZONE:{KEY}". */
+inline std::string_view base_of(const AskPart &part) {
+    return {reinterpret_cast<const char *>(part.key.data), part.key.len - part.zone->shape.len + 1};
+}
+
+/* The limit of a key is at its base and this suffix.  Its debt, and the mark that tells when its
+ * state was deleted, are at the state's name and a suffix. */
 constexpr std::string_view kLimitSuffix = ":limit";
 constexpr std::string_view kDebtSuffix = ":debt";
 constexpr std::string_view kMarkSuffix = ":forgotten";

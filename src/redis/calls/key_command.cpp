@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/policy/shape.hpp"
 #include "ngx/strings.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis/shared/leases.hpp"
@@ -21,34 +22,32 @@ struct KeyCommandAsk : Ask {
     ngx_msec_t ttl_ms; /* ms after which Redis removes the rate; 0: never */
 };
 
-/* The longest suffix of a name: of the debt in a key's own window. */
-constexpr size_t kSuffixMax = sizeof(":4294967295:debt");
-
 /* Makes the arguments that forget a key, and returns their number.  `ms` has room for a number,
- * and `own` for a suffix.  If the key may owe, or if nodes may have leases, a script deletes the
- * other names as well; in a cluster these are not among the arguments. */
+ * and `own` for the shape of the key's own window and the suffix of its debt.  If the key may owe,
+ * or if nodes may have leases, a script deletes the other names as well; in a cluster these are
+ * not among the arguments. */
 size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg *args) {
     const AskPart &part = ask.parts[0];
     const std::string_view key = view(part.key);
     const bool leases = Leases::can_serve(*part.claim.policy), settles = node.redis->settles;
-
-    /* the state of the key's own window, and the debt there */
-    std::string_view own_state, own_debt;
-    if (part.window.is_given()) {
-        u_char *end = ngx_sprintf(own, ":%uD", part.window.code());
-        own_state = view(own, end - own);
-        own_debt = view(own, append(end, kDebtSuffix) - own);
+    const bool has_own = part.window.is_given();
+    Arg own_state, own_debt;
+    if (has_own) {
+        const std::string_view before = first(key, base_of(part).size() + 1);
+        u_char *end = append(own, Shape(with_window(*part.zone->policy, part.window)).text());
+        own_state = {before, view(own, end - own)};
+        own_debt = {before, view(own, append(end, kDebtSuffix) - own)};
     }
 
     const bool is_script = leases || settles;
     const bool names_all = !is_script || !node.redis->client.nodes.is_cluster();
-    const size_t first = is_script ? 3 : 1;
-    size_t argc = first;
+    const size_t before_keys = is_script ? 3 : 1;
+    size_t argc = before_keys;
     args[argc++] = key;
     if (names_all && leases) { args[argc++] = {key, kMarkSuffix}; }
     if (names_all && settles) { args[argc++] = {key, kDebtSuffix}; }
-    if (names_all && !own_state.empty()) { args[argc++] = {key, own_state}; }
-    if (names_all && settles && !own_state.empty()) { args[argc++] = {key, own_debt}; }
+    if (names_all && has_own) { args[argc++] = own_state; }
+    if (names_all && settles && has_own) { args[argc++] = own_debt; }
     if (!is_script) {
         args[0] = "DEL";
         return argc;
@@ -58,9 +57,9 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     const uint64_t window_ms = std::max(part.claim.policy->window_ms, part.window.ms);
     args[0] = "EVAL";
     args[1] = forget_script();
-    args[2] = std::string_view{kDigits + argc - first, 1};
+    args[2] = std::string_view{kDigits + argc - before_keys, 1};
     args[argc++] = view(ms, ngx_sprintf(ms, "%uL", leases ? window_ms + kLeaseMs : 0) - ms);
-    if (!own_state.empty()) { args[argc++] = own_state; }
+    if (has_own) { args[argc++] = own_state; }
 
     return argc;
 }
@@ -75,9 +74,8 @@ bool join(ErrandCall &call, Errand &errand) {
 
 bool put(Node &node, ErrandCall &call) {
     const auto &ask = static_cast<const KeyCommandAsk &>(call.errands.front());
-    const std::string_view key = view(ask.parts[0].key);
-    u_char ms[NGX_INT64_LEN], own[kSuffixMax];
-    Arg args[10] = {"DEL", {key, kLimitSuffix}};
+    u_char ms[NGX_INT64_LEN], own[sizeof(Shape) + kDebtSuffix.size()];
+    Arg args[10] = {"DEL", {base_of(ask.parts[0]), kLimitSuffix}};
     size_t argc = 2;
 
     if (ask.command == KeyCommand::kAskTtl) {

@@ -2,6 +2,7 @@
 
 #include "redis/calls/redis_instance.hpp"
 
+#include "core/policy/shape.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
@@ -411,7 +412,8 @@ bool init_probe(ngx_conf_t *cf, Redis &redis) {
     redis.probe_zone.redis = &redis;
     redis.probe_zone.policy = &redis.probe_policy;
     redis.probe_zone.prefix = join(cf->pool, view(redis.settings.key_prefix), "{");
-    return redis.probe_zone.prefix.data != nullptr;
+    redis.probe_zone.shape = join(cf->pool, "}:", Shape(redis.probe_policy).text());
+    return redis.probe_zone.prefix.data != nullptr && redis.probe_zone.shape.data != nullptr;
 }
 
 /* Returns the digest of a script, in hex; nullptr as data: no memory. */

@@ -25,6 +25,7 @@ struct CallCounters {
     uint64_t opened;                   /* openings of the breaker */
     uint64_t leased;                   /* requests that units were leased for */
     uint64_t unsettled;                /* units that Redis has not taken */
+    uint64_t foreign;                  /* asks about states of another version of the module */
     uint64_t uncounted;                /* units in flight that Redis has not counted for a while */
     Histogram<kLatenciesUs> latencies; /* times of calls of the script with a valid reply */
 };

@@ -49,6 +49,7 @@ struct RemoteMemory {
 struct RemoteZone : RemoteMemory {
     Redis *redis;
     ngx_str_t prefix; /* prefix of the names of keys, with the opening brace */
+    ngx_str_t shape;  /* their suffix, "}:SHAPE" */
     ngx_str_t name;
     const Policy *policy;
     uint32_t lease;                  /* size of a lease in units, or kLeaseAuto; 0: no leases */

@@ -130,7 +130,7 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
             add(key);
             if (is_cluster) { continue; }
 
-            add({key, kLimitSuffix});
+            add({base_of(part), kLimitSuffix});
             if (part.zone->redis->settles) { add({key, kDebtSuffix}); }
             if (part.held) { add({key, kMarkSuffix}); }
         }
@@ -165,8 +165,8 @@ void Command::add_heads(AskList &asks) {
     nargs_ = end;
 }
 
-/* Logs that a key has an invalid limit, once a minute for all workers. */
-void log_bad_limit(const RemoteZone &zone) {
+/* Logs what is wrong with a key of the zone, once a minute for all workers. */
+void log_bad_key(const RemoteZone &zone, const char *wrong) {
     if (zone.log_after == nullptr) {
         /* the zone is that of probes */
         return;
@@ -178,9 +178,7 @@ void log_bad_limit(const RemoteZone &zone) {
         return;
     }
 
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies",
-                  &zone.name);
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, wrong, &zone.name);
 }
 
 /* RemoteState::values of a key without a limit. */
@@ -196,12 +194,30 @@ void set_known(Ask &ask, const Answer &answer) {
     }
 }
 
+/* Returns true if a key of the ask has a foreign state; counts and logs it. */
+bool is_foreign(const Ask &ask, const Answer &answer) {
+    for (size_t i = 0; i < ask.parts.size(); i++) {
+        if (!answer.parts[i].is_foreign) { continue; }
+
+        add(&ask.redis->client.calls->foreign, 1);
+        log_bad_key(*ask.parts[i].zone,
+                    "state of a key of zone \"%V\" in redis is of another version of this module, "
+                    "on_error applies");
+        return true;
+    }
+
+    return false;
+}
+
 } // namespace
 
 void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
                     bool is_malformed) {
     if (zone.told != nullptr) { zone.told->set(claim.key_hash(), own); }
-    if (is_malformed) { log_bad_limit(zone); }
+    if (is_malformed) {
+        log_bad_key(zone,
+                    "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies");
+    }
 }
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
@@ -258,8 +274,12 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         }
 
         auto &ask = static_cast<Ask &>(take_errand(call));
-        set_known(ask, answer);
-        kind_of(ask).told(ask, answer, sent);
+        if (is_foreign(ask, answer)) {
+            ask.kind->failed(ask, Failure::kRefused);
+        } else {
+            set_known(ask, answer);
+            kind_of(ask).told(ask, answer, sent);
+        }
     }
 
     note_answered(node, call);
@@ -318,7 +338,10 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
 
 bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
     const int64_t code = take_code();
-    if (!read_code(code & ~kScriptDebt, &told->own, &told->is_malformed)) { return false; }
+    told->is_foreign = code == kScriptForeign;
+    if (!read_code(told->is_foreign ? 0 : code & ~kScriptDebt, &told->own, &told->is_malformed)) {
+        return false;
+    }
 
     if ((code & kScriptWindow) != 0) {
         const int64_t window = take();
@@ -353,6 +376,8 @@ bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *
         told->lost = static_cast<uint64_t>(lost);
         return lost >= 0 && told->lost <= part.claim.cost;
     }
+
+    if (told->is_foreign) { return granted == 0; }
 
     if (!told->is_limited()) { return !told->own.is_blocked() || granted == 0; }
 

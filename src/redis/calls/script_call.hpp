@@ -30,6 +30,7 @@ struct PartAnswer {
     RemoteState state;
     Override own;      /* override of the key */
     bool is_malformed; /* the override is malformed, and the requested limit was in force */
+    bool is_foreign;   /* the state has a format of another version, and was not decided */
     Policy policy;     /* policy of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     uint64_t rejected; /* rejected units of the ask, if records(); else 0 */

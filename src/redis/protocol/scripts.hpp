@@ -6,8 +6,9 @@
  * A call carries any number of asks: the claims of a request, to be consumed all or nothing, for
  * n such requests at once.
  *
- *   KEYS  of each claim, in order: the state, KEY; KEY:limit; KEY:debt if costs are settled; and
- *         KEY:forgotten if the caller has leased units left.  In a cluster only the states.
+ *   KEYS  of each claim, in order: the state, KEY:SHAPE; KEY:limit; KEY:SHAPE:debt if costs are
+ *         settled; and KEY:SHAPE:forgotten if the caller has leased units left.  In a cluster only
+ *         the states.
  *   ARGV  of each claim, in order: its head; empty or left out at the end: the head of the claim
  *         before it, if the ask has one claim.  A head is a string of numbers, each with the
  *         highest byte first, of these bytes:
@@ -37,12 +38,14 @@
  *   - if the limit is not that of the head, or the key owes, a negative number, -(A + B):
  *       A  kScriptOff: the override of the key is "off"; nothing was recorded
  *          kScriptMalformed: the override is malformed, and the limit of the head is in force
+ *          kScriptForeign: the state or the debt has a format of another version of the module;
+ *          the claim is not decided, and nothing was granted
  *          kScriptOwn plus the limit of the override; plus 0 if it blocks the key: nothing was
  *          granted; plus kScriptWindow if it has another window than the zone's
  *       B  kScriptDebt if the key owes
  *     Then the Window::code() of the override, and units and from of DebtPayment
- *   - without a limit, nothing; of a refund or a charge, one number; of other claims, the values of
- *     RemoteState, but of a COUNTER its state, or nil if it has none
+ *   - without a limit, or with kScriptForeign, nothing; of a refund or a charge, one number; of
+ *     other claims, the values of RemoteState, but of a COUNTER its state, or nil if it has none
  *   - if the caller has leased units left, 1 plus the ms since the key was forgotten, or 0 if it
  *     was not
  *
@@ -68,11 +71,10 @@
  * long as no more than a quarter of it is leased.
  *
  * A string at KEY:limit is the override of the key, as Override::parse() takes it.  A key with
- * another window than the zone's has its state at KEY:CODE, with the CODE of Window::code(), and
- * its debt at KEY:CODE:debt.
+ * another window than the zone's has its state, and its debt, at the SHAPE with this window.
  *
  * Units that were leased before the state of their key was deleted must not be spent, so
- * forget_script() leaves a mark at KEY:forgotten.
+ * forget_script() leaves a mark at KEY:SHAPE:forgotten.
  */
 
 #pragma once
@@ -89,6 +91,7 @@ namespace limit_sliding {
 /* What the reply says of a key's override and debt. */
 constexpr int64_t kScriptOff = 1;
 constexpr int64_t kScriptMalformed = 2;
+constexpr int64_t kScriptForeign = 3;
 constexpr auto kScriptOwn = int64_t{1} << 52;
 constexpr auto kScriptWindow = int64_t{1} << 51;
 constexpr auto kScriptDebt = int64_t{1} << 50;
@@ -114,8 +117,7 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
 /* Returns the script that deletes the state and the debt at KEYS[1], and returns 1.  Other KEYS
  * only name the keys that it touches.  ARGV[1] is the lifetime of its mark in ms, as long as
- * leased units may be spent; 0: no mark.  ARGV[2], if given, is appended to KEYS[1] to name
- * another state to be deleted. */
+ * leased units may be spent; 0: no mark.  ARGV[2], if given, is another state to be deleted. */
 std::string_view forget_script();
 
 /* Returns the script by which nodes exchange bans, see bans.lua. */

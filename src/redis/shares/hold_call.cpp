@@ -85,9 +85,9 @@ bool put(Node &node, ErrandCall &call) {
     size_t n = 4;
     for (Errand &errand : call.errands) {
         const Share &share = share_of(errand);
-        const std::string_view key = view(share.parts[0].key);
-        args[n++] = key;
-        if (share.has_limit()) { args[n++] = {key, kLimitSuffix}; }
+        const AskPart &part = share.parts[0];
+        args[n++] = view(part.key);
+        if (share.has_limit()) { args[n++] = {base_of(part), kLimitSuffix}; }
     }
 
     args[2] = append_digits(&last, n - 3);

@@ -164,14 +164,13 @@ sub release($self, $key, $n, $only = undef) {
 # Returns the units of a key that Redis counts: those of holders that live.
 sub counted($self, $key) {
     my %state = map { /^([0-9a-f]{16}):(\d+)$/ ? ($1 => $2) : () }
-        split / /, $self->{redis}->ask('GET', $self->name_of($key)) // '';
+        split / /, $self->{redis}->ask('GET', $self->name_of($key) . ':inflight') // '';
     return sum0(map { $state{$_} }
         grep { $self->{redis}->ask('EXISTS', "limit_sliding:holder:$_") } keys %state);
 }
 
 sub name_of($self, $key) {
-    require Digest::SHA;
-    return 'limit_sliding:held:{' . Digest::SHA::sha1_hex($key) . '}';
+    return 'limit_sliding:held:{' . LimitSliding::Redis::digest($key) . '}';
 }
 
 # Waits until Redis counts as many units as requests are alive. Returns that

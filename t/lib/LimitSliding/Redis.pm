@@ -19,9 +19,11 @@ package LimitSliding::Redis;
 
 use v5.36;
 
+use Digest::SHA qw(sha1);
 use File::Temp qw(tempdir);
 use IO::Select;
 use IO::Socket::UNIX;
+use MIME::Base64 qw(encode_base64url);
 use POSIX qw(WNOHANG);
 use Test::More ();
 
@@ -37,6 +39,13 @@ my ($SERVER) = grep { -f && -x _ } $ENV{LIMIT_SLIDING_REDIS} // (),
 
 sub import($class) {
     Test::More::plan(skip_all => 'built without hiredis') if !supported();
+    no strict 'refs';
+    *{ caller() . '::digest' } = \&digest;
+}
+
+# The digest of a key, which stands between the braces of its names.
+sub digest($key) {
+    return encode_base64url(substr sha1($key), 0, 16);
 }
 
 # True if the module was built with Redis.

@@ -38,8 +38,8 @@ sub ceilings(%opt) {
     my ($evalsha, $digest, $nkeys, @keys) = _sent_command(%opt, names => qr/\{/);
     my ($head) = splice @keys, $nkeys;
     my $name = sub ($text) {
-        my $random = sprintf '%040d', rand $opt{keys};
-        return $text =~ s/\{[0-9a-f]{40}\}/{$random}/r;
+        my $random = sprintf '%022d', rand $opt{keys};
+        return $text =~ s/\{[\w-]{22}\}/{$random}/r;
     };
     $name->($_) ne $_ or die "key $_\n" for @keys;
 
@@ -50,8 +50,8 @@ sub ceilings(%opt) {
             my $block = '';
             for (1 .. $AT_ONCE) {
                 my @names = map {
-                    my ($state) = $name->($keys[0]);
-                    map { $state . substr $_, length $state } @keys;
+                    my ($base) = $name->($keys[0]) =~ /^(.*\})/;
+                    map { $base . s/^.*\}//r } @keys;
                 } 1 .. $ceiling->{keys};
                 $block .= _command($ceiling->{native} ? $ceiling->{native}->("$names[0]:native")
                     : ($evalsha, $digest, scalar @names, @names, $head));
@@ -74,10 +74,10 @@ sub hold_blocks(%opt) {
         my $block = '';
         for (1 .. $AT_ONCE / 2) {
             my @names = map {
-                $state =~ s/\{[0-9a-f]{40}\}/sprintf '{%040d}', ++$unique/er
+                $state =~ s/\{[\w-]{22}\}/sprintf '{%022d}', ++$unique/er
             } 1 .. $opt{keys};
             $block .= _command($evalsha, $digest, 1 + 2 * @names, $holder,
-                map({ ($_, "$_:limit") } @names), @numbers[0, 1], '0 1 1000');
+                map({ ($_, s/\}\K.*/:limit/r) } @names), @numbers[0, 1], '0 1 1000');
             $block .= _command($evalsha, $digest, 1 + @names, $holder, @names,
                 @numbers[0, 1], 0);
         }

@@ -1,6 +1,6 @@
 -- Copyright (C) the limit_sliding authors
 
--- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the digest, a time, the used
+-- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the version, a time, the used
 -- requests at this time, and the lowest limit since nothing was used.  The
 -- used requests are a whole number and a rest in 1/w of a request, because one
 -- number might need more than the 53 bits that are exact.
@@ -148,7 +148,7 @@ if records then
     -- The rest of the excess below a whole ms runs off in one more ms.
     level_rest = level_rest + low
   end
-  s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
+  s = pack('>I2I6I7I4I7', version, at, used, used_rest, low)
   if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
   if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
   --@ include bucket.save
@@ -196,14 +196,9 @@ local at, used, used_rest, lowest, leased_at, newer, older
   = nil, 0, 0, limit, nil, 0, 0
 local kept, size
 if s and (#s == 26 or #s == 44) then
-  local digest
-  digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
-  if digest ~= id then
-    at, used, used_rest = nil, 0, 0
-  else
-    kept, size = floor(at / w), #s
-    if size == 44 then leased_at, newer, older = unpack_('>I6I6I6', s, 27) end
-  end
+  at, used, used_rest, lowest = unpack_('>I6I7I4I7', s, 3)
+  kept, size = floor(at / w), #s
+  if size == 44 then leased_at, newer, older = unpack_('>I6I6I6', s, 27) end
 end
 
 -- Writes the state `s` with the time `at`, for a window at least, and until the
@@ -242,7 +237,7 @@ if at and at < taken and not leased_at then
     used, used_rest = subtract(used, used_rest, floor(over / w), over % w, w)
     at = at - ago
     local time, low, level, level_rest = at, lowest, used, used_rest
-    s = pack('>I2I6I7I4', id, at, used, used_rest) .. string.sub(s, 20)
+    s = pack('>I2I6I7I4', version, at, used, used_rest) .. string.sub(s, 20)
     --@ include bucket.save
   end
   at = nil
@@ -252,7 +247,7 @@ if at and taken == 0 then
   local time, low, held = at, lowest, newer + older
   local level, level_rest = subtract(used, used_rest, cost, 0, w)
   if level < held then level, level_rest = held, 0 end
-  s = pack('>I2I6I7I4', id, at, level, level_rest) .. string.sub(s, 20)
+  s = pack('>I2I6I7I4', version, at, level, level_rest) .. string.sub(s, 20)
   --@ include bucket.save
   at = nil
 end
@@ -266,7 +261,7 @@ if at and at >= taken then
     used, used_rest = subtract(used, used_rest, back, back_rest, w)
     if used < held then used, used_rest = held, 0 end
     local time, low, level, level_rest = at, lowest, used, used_rest
-    s = pack('>I2I6I7I4', id, at, used, used_rest) .. string.sub(s, 20)
+    s = pack('>I2I6I7I4', version, at, used, used_rest) .. string.sub(s, 20)
     --@ include bucket.save
   end
 end

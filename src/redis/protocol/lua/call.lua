@@ -36,11 +36,9 @@
 -- w         length of the window in ms
 -- cal       of FIXED: 1 day, 2 week, 3 month, 4 year; 0: all windows have the
 --           length w
--- id        digest of the configuration with this window: a state begins with
---           it, and is ignored if its digest is another one
 -- own       the window as a number, if it is not the zone's: its calendar, or
---           its ms.  The name of the state is KEY:own then, so that each
---           window of a key has a separate history
+--           its ms.  The state has another name then, so that each window of
+--           a key has a separate history
 -- override  how the limit differs from that of the head, as in the reply
 -- cost      units of a request
 -- free      units that the history has room for
@@ -51,6 +49,11 @@ local floor, call, pcall = math.floor, redis.call, redis.pcall
 local pack, unpack_ = struct.pack, struct.unpack
 local sub, byte, rep = string.sub, string.byte, string.rep
 local KEYS, ARGV = KEYS, ARGV
+
+-- States and debts begin with the version of their format, in two bytes.  One
+-- with another version is of another version of this module, and its counts
+-- must not be lost: the claim is not decided.
+local version = 1
 --@ if settles
 local step = 3
 --@ else
@@ -84,7 +87,7 @@ while names[at] do
   end
 
   local key, limit, cost = names[at], head_limit, head_cost
-  local w, cal, id, own = head_window, extra, digest, head_own
+  local w, cal, own = head_window, extra, head_own
   local override, free = 0, nil
   local s, text = S[key] or got[at], got[at + 1]
   --@ if settles
@@ -99,6 +102,16 @@ while names[at] do
   --@ if settles
   --@ include debt
   --@ end
+  if s and (algorithm == 1 or byte(s, 2) ~= version)
+  --@ if settles
+    or entry and entry ~= '' and byte(entry, 2) ~= version
+  --@ end
+  then
+    limit, override = 0, 3
+    --@ if settles
+    owed_units = nil
+    --@ end
+  end
   if override > 0 then
     --@ include override.reply
   end
@@ -109,9 +122,7 @@ while names[at] do
   local lost, values = 0, 1
   if limit == 0 then
     values = 0
-    if override == 4503599627370496 and purpose ~= 2 and purpose ~= 4 then
-      g = 0
-    end
+    if override ~= 1 and purpose ~= 2 and purpose ~= 4 then g = 0 end
   --@ if give_back
   elseif purpose == 2 then
     --@ include give_back

@@ -1,6 +1,6 @@
 -- Copyright (C) the limit_sliding authors
 
--- COUNTER.  A state has the digest, the number of its newest part, and the
+-- COUNTER.  A state has the version, the number of its newest part, and the
 -- counts of the parts of a window and of one more, the oldest first.  With
 -- precision=auto the limit sets the number of parts, and the upper 4 bits of
 -- the number of the newest part tell it.
@@ -167,7 +167,7 @@ if auto then
   number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456
     + at % 268435456
 end
-mark = pack('>I2I4', id, number)
+mark = pack('>I2I4', version, number)
 
 -- Sets `format` to the format of the counts of `q` parts, with `bytes` each;
 -- nil if each unit has a byte.
@@ -182,19 +182,18 @@ else
 end
 
 -- Sets, for the state `s`, `q` to the number of parts, and `at` to the number
--- of the newest one, nil if the state is not of this configuration.
+-- of the newest one, nil if there is none.
 --@ chunk counter.newest
 local q, at = extra, nil
 if s and #s > 5 then
-  local digest, newest = unpack_('>I2I4', s)
-  local span = 4294967296
+  local newest, span = unpack_('>I4', s, 3), 4294967296
   if auto then
     span = 268435456
     q = floor(newest / span)
     newest = newest % span
     if q > 7 then q = q == 9 and 22 or 4 * q - 4 end
   end
-  if digest == id and q > 0 then
+  if q > 0 then
     local present = floor(now * q / w)
     local ago = (present - newest) % span
     if ago * 2 >= span then ago = ago - span end
@@ -263,7 +262,7 @@ e = now * p % w
 part = (now * p - e) / w
 
 -- Sets the reply to the counts of now.  Those of a state that was converted
--- have 65535 instead of a digest, and `ends`.
+-- have 65535 instead of the version, and `ends`.
 --@ chunk counter.reply
 do
   local q, v, at, s = p, counts, part, nil

@@ -8,7 +8,7 @@
 -- has the rule.  Times are in eighths of a window, as in core/facts/debts.hpp;
 -- for FIXED only begins of windows.
 --
--- A debt is a string at <key of the state>:debt, with the digest, the units,
+-- A debt is a string at <key of the state>:debt, with the version, the units,
 -- `from`, and the pace that its expiry depends on: under a lower pace it is
 -- written again, to last longer.  All times are of the server's clock.
 
@@ -33,16 +33,14 @@ if limit > 0 and (entry or purpose == 4) then
     eighth = floor(now * 8 / w)
   end
   if entry and #entry == 22 then
-    local digest, units, since, slowest = unpack_('>I2I7I6I7', entry)
-    if digest == id then
-      local paid = floor(math.max(eighth - since, 0) / 8)
-      local left = units - pace * paid
-      if left > 0 then owed, from = units, since end
-      if pass == 2 and (left <= 0 or pace < slowest) then
-        --@ include debt.save
-      end
-      if left > 0 then owed, from = left, since + 8 * paid end
+    local units, since, slowest = unpack_('>I7I6I7', entry, 3)
+    local paid = floor(math.max(eighth - since, 0) / 8)
+    local left = units - pace * paid
+    if left > 0 then owed, from = units, since end
+    if pass == 2 and (left <= 0 or pace < slowest) then
+      --@ include debt.save
     end
+    if left > 0 then owed, from = left, since + 8 * paid end
   end
   if owed > 0 then
     override = override + 1125899906842624
@@ -63,7 +61,7 @@ if owed > 0 then
   end
   --@ end
   lasts = math.min(lasts, 1e14)
-  s = pack('>I2I7I6I7', id, owed, from, pace)
+  s = pack('>I2I7I6I7', version, owed, from, pace)
   --@ include save
 elseif entry then
   S[debt] = ''

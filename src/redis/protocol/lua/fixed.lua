@@ -1,6 +1,6 @@
 -- Copyright (C) the limit_sliding authors
 
--- FIXED.  A state has the digest, the number of the window, and the count of
+-- FIXED.  A state has the version, the number of the window, and the count of
 -- the window in 3 or 7 bytes.
 
 --@ chunk fixed
@@ -29,13 +29,11 @@ end
 --@ end
 
 -- Sets `at` and `used` to the window and the count of the state `s`, or `at`
--- to -1 if the state is not of this configuration.
+-- to -1 if there is none.
 --@ chunk fixed.state
 local at, used = -1, 0
 if s and (#s == 11 or #s == 15) then
-  local digest
-  digest, at, used = unpack_(#s == 11 and '>I2I6I3' or '>I2I6I7', s)
-  if digest ~= id then at = -1 end
+  at, used = unpack_(#s == 11 and '>I6I3' or '>I6I7', s, 3)
 end
 
 -- Writes the count of the window.
@@ -45,7 +43,7 @@ if cal > 0 then
   local windows = math.max(window - present, 0) + 1
   --@ include calendar.lasts
 end
-s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', id, window, used)
+s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', version, window, used)
 --@ include save
 
 -- Subtracts the cost from the window in which it was granted, if that is not

@@ -1,7 +1,7 @@
 -- Copyright (C) the limit_sliding authors
 
 -- A separate script: it deletes the state of a key, the state of another
--- window at KEYS[1] .. ARGV[2] if ARGV[2] is given, and both debts.  Unless
+-- window at ARGV[2] if that is given, and both debts.  Unless
 -- ARGV[1] is 0, it leaves a mark with the present time for ARGV[1] ms.  The
 -- other KEYS are names that it touches, but not in a cluster, see
 -- read_values.lua.  The states are deleted first, because Redis refuses no
@@ -9,7 +9,7 @@
 
 --@ chunk forget
 for i = 1, ARGV[2] and 2 or 1 do
-  local key = i == 1 and KEYS[1] or KEYS[1] .. ARGV[2]
+  local key = i == 1 and KEYS[1] or ARGV[2]
   redis.call('DEL', key)
   redis.pcall('DEL', key .. ':debt')
 end

@@ -6,7 +6,7 @@
 
 --@ chunk head
 local head, algorithm, purpose, claims, units, is_strict, is_recorded, is_held
-local head_window, head_limit, extra, head_cost, head_own, digest
+local head_window, head_limit, extra, head_cost, head_own
 --@ if settles
 local head_pace
 --@ end
@@ -31,8 +31,6 @@ algorithm, purpose, claims, units, is_strict, is_recorded, is_held, head_window,
   = unpack_('>I1I1I1I4I1I1I1I5I7I4I7I5', head)
 is_strict, is_recorded, is_held = is_strict > 0, is_recorded > 0, is_held > 0
 if head_own == 0 then head_own = nil end
-digest = (head_window + algorithm * 8191 + (algorithm < 3 and extra * 131 or 0))
-  % 65521
 --@ if settles
 head_pace, at = unpack_('>I7', head, at)
 --@ end
@@ -43,8 +41,7 @@ end
 --@ end
 --@ if counter
 if algorithm == 0 then
-  local limit, w, id, p, part, e, mark, format, size
-    = head_limit, head_window, digest
+  local limit, w, p, part, e, mark, format, size = head_limit, head_window
   --@ include counter.parts
   head_parts, head_part, head_elapsed, head_mark, head_format, head_size
     = p, part, e, mark, format, size

@@ -75,12 +75,20 @@ end
 --@ chunk other_window
 cal = own < 5 and own or 0
 w = cal > 0 and ({1, 7, 30, 365})[cal] * 86400000 or own
-id = (id + w - head_window + (algorithm == 2 and (cal - extra) * 131 or 0))
-  % 65521
-key = key .. ':' .. own
+--@ include shape
 s = S[key]
-if not s and algorithm ~= 1 then
+if not s then
   s = pcall('MGET', key)
   if s.err then return s end
   s = s[1]
 end
+
+-- Makes `key` the name of the state with this window.
+--@ chunk shape
+key = string.match(key, '^.*}:') .. sub('clftb', algorithm + 1, algorithm + 1)
+  .. (cal > 0 and ({'day', 'week', 'month', 'year'})[cal]
+    or w % 1000 > 0 and w .. 'ms' or w / 1000 .. 's')
+if algorithm == 0 and extra > 0 then key = key .. '.' .. extra end
+--@ if fixed
+if cal > 0 and offsets then key = key .. '.local' end
+--@ end

@@ -19,7 +19,9 @@ local names, got = KEYS, call('MGET', unpack(KEYS))
 --@ chunk read_values.in_cluster
 local suffixes, names, got = {'', ':limit', ':debt'}, {}, {}
 for i = 0, step * #KEYS - 1 do
-  local name = KEYS[floor(i / step) + 1] .. suffixes[i % step + 1]
+  local name = KEYS[floor(i / step) + 1]
+  if i % step == 1 then name = string.match(name, '^.*}') end
+  name = name .. suffixes[i % step + 1]
   local text = pcall('GET', name)
   if type(text) == 'table' then
     if not (string.find(text.err, 'WRONGTYPE', 1, true)

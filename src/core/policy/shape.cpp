@@ -1,0 +1,55 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/policy/shape.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/policy/window.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr std::string_view kLetters[] = {"c", "l", "f", "t", "b"};
+
+} // namespace
+
+Shape::Shape(const Policy &policy) {
+    if (policy.algorithm == Algorithm::kInFlight) {
+        add("inflight");
+        return;
+    }
+
+    add(kLetters[static_cast<unsigned>(policy.algorithm)]);
+    if (policy.calendar != Calendar::kNone) {
+        add(name_of(policy.calendar));
+        if (policy.offsets != nullptr) { add(".local"); }
+        return;
+    }
+
+    const bool is_whole = policy.window_ms % 1000 == 0;
+    add(is_whole ? policy.window_ms / 1000 : policy.window_ms);
+    is_whole ? add("s") : add("ms");
+    if (policy.algorithm == Algorithm::kCounter && policy.precision != 0) {
+        add(".");
+        add(policy.precision);
+    }
+}
+
+void Shape::add(std::string_view text) {
+    std::copy(text.begin(), text.end(), text_ + bytes_);
+    bytes_ += text.size();
+}
+
+void Shape::add(uint64_t number) {
+    char digits[20];
+    char *first = std::end(digits);
+    do {
+        *--first = static_cast<char>('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    add({first, static_cast<size_t>(std::end(digits) - first)});
+}
+
+} // namespace limit_sliding
