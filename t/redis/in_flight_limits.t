@@ -49,6 +49,15 @@ sub set_own($key, $limit) {
 }
 
 
+# one worker has all units, and decides by what Redis has granted to it
+
+{
+    my @held = hold($here, 'all', 10);
+    is $fleet->counted('all'), 10, 'a worker runs as many requests as may, and Redis counts all';
+    is told('/quick?key=all'), '429 REJECTED held 10 0', '... which admits no further one';
+}
+
+
 # a limit of a key that is set while units are kept for its requests
 
 is told('/quick?key=a'), '200 PASSED held 10 9', 'a key without a limit of its own';
