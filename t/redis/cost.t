@@ -9,7 +9,7 @@ use Test::More;
 
 use LimitSliding::Clock real => 'valgrind counts instructions of Redis and a worker';
 
-use LimitSliding::Callgrind qw(uncountable);
+use LimitSliding::Callgrind qw(control_callgrind uncountable valgrind);
 use LimitSliding::Redis;
 use LimitSliding::RedisBenchmark;
 use LimitSliding::Test;
@@ -20,8 +20,7 @@ plan skip_all => $reason if $reason;
 # A Redis whose instructions are counted, with little to do beside calls.
 my $dir = tempdir(CLEANUP => 1);
 open my $program, '>', "$dir/redis-server" or die "$dir: $!";
-print $program "#!/bin/sh\nexec valgrind --tool=callgrind --instr-atstart=no",
-    " --callgrind-out-file=$dir/out redis-server \"\$@\"\n";
+print $program "#!/bin/sh\nexec @{[ valgrind($dir) ]} redis-server \"\$@\"\n";
 close $program;
 chmod 0755, "$dir/redis-server";
 my $redis = LimitSliding::Redis->new(program => "$dir/redis-server",
@@ -41,11 +40,7 @@ my ($HELD_12, $HELD_1) = (1.3, 1.8);
 
 my $dumps = 0;
 sub counted(@blocks) {
-    my $control = sub (@words) {
-        my $pid = $redis->pid;
-        system("callgrind_control @words $pid > /dev/null 2>&1") == 0
-            or die "callgrind_control failed\n";
-    };
+    my $control = sub (@words) { control_callgrind($dir, $redis->pid, @words) };
     send_blocks($redis, @blocks[0 .. 3]);
     $control->('-i', 'on');
     $control->('-d');

@@ -29,7 +29,7 @@ use POSIX ();
 use LimitSliding::Peers;
 use LimitSliding::Test qw(wait_for);
 
-our @EXPORT_OK = qw(uncountable);
+our @EXPORT_OK = qw(control_callgrind uncountable valgrind);
 
 my $PIPELINE = 100;       # requests sent at once while nothing is counted
 my $BEGIN_S  = 300;       # for valgrind to begin, at a low priority beside others
@@ -45,9 +45,17 @@ sub uncountable($nginx) {
     return `ldd $binary{'--module'}` =~ /san\.so/ ? 'a sanitizer counts, too' : '';
 }
 
-sub _valgrind($dir) {
+# Returns the words before a command that is to be counted, with a directory for all that
+# valgrind writes: its pipes, by default in /tmp, stay there if it is killed.
+sub valgrind($dir) {
     return qw(valgrind --tool=callgrind --instr-atstart=no),
-        "--callgrind-out-file=$dir/out";
+        "--callgrind-out-file=$dir/out", "--vgdb-prefix=$dir/vgdb";
+}
+
+# Runs callgrind_control for the process that was started with this directory.
+sub control_callgrind($dir, $pid, @words) {
+    system("callgrind_control --vgdb-prefix=$dir/vgdb @words $pid > /dev/null 2>&1") == 0
+        or die "callgrind_control failed\n";
 }
 
 # With a server on the n-th port for each of the locations, which are
@@ -97,7 +105,7 @@ CONF
     close $conf or die "nginx.conf: $!";
 
     local $ENV{LD_PRELOAD} = $opt{paced} ? $clock : $ENV{LD_PRELOAD} // '';
-    $self->{pid} = LimitSliding::Process::program("$self->{dir}/log", _valgrind($self->{dir}),
+    $self->{pid} = LimitSliding::Process::program("$self->{dir}/log", valgrind($self->{dir}),
         $ENV{LIMIT_SLIDING_NGINX}, '-p', $self->{dir}, '-c', "$self->{dir}/nginx.conf");
 
     return $self;
@@ -105,7 +113,7 @@ CONF
 
 sub haproxy($class, %opt) {
     my $dir = tempdir(CLEANUP => 1);
-    my $haproxy = start_haproxy(%opt, wrapper => [ _valgrind($dir) ]);
+    my $haproxy = start_haproxy(%opt, wrapper => [ valgrind($dir) ]);
 
     return bless {
         dir     => $dir,
@@ -237,8 +245,7 @@ sub _exchange($client, @keys) {
 }
 
 sub _control($self, @words) {
-    system("callgrind_control @words $self->{pid} > /dev/null 2>&1") == 0
-        or die "callgrind_control failed\n";
+    control_callgrind(@$self{qw(dir pid)}, @words);
 }
 
 # Writes what was counted since the last time, or since it began, to a file.
