@@ -41,11 +41,11 @@ sub source($key = 'k' . $n++, $cost = 1) {
     return header($nginx->get("/one?key=$key&cost=$cost"), 'X-Source');
 }
 
-# Returns the status of a page of limits, and the seconds that it took.
+# Returns the status of a page of limits, and the seconds that it took, to the millisecond.
 sub page() {
     my $start = now;
     my $status = limits_page($nginx, 'one')->{http};
-    return ($status, now() - $start);
+    return ($status, sprintf '%.3f', now() - $start);
 }
 
 
