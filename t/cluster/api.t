@@ -87,12 +87,10 @@ for my $zone (@ALGORITHMS) {
 # A slot that moves between the look and the order: what was looked at is told
 # late, by a proxy that its node goes by.
 
-my $bus = LimitSliding::Test::reserve_port()->{port};
-my $behind = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-    'cluster-port' => $bus, 'cluster-announce-ip' => '127.0.0.1' });
+my $behind = LimitSliding::Redis->new(
+    config => { 'cluster-enabled' => 'yes', 'cluster-announce-ip' => '127.0.0.1' });
 my $fake = LimitSliding::FakeRedis->new($behind)->start;
 $behind->start('cluster-announce-port' => $fake->port);
-$behind->{bus} = $bus;
 
 my $pair = LimitSliding::Cluster->new(masters => 1, replicas => 0);
 my $other = $pair->start_node;
@@ -100,7 +98,7 @@ $pair->{nodes} = [ $other, $behind ];
 $behind->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
 $behind->command(qw(CLUSTER SET-CONFIG-EPOCH 1));
 $other->command(qw(CLUSTER SET-CONFIG-EPOCH 2));
-$other->command(qw(CLUSTER MEET 127.0.0.1), $behind->port, $bus);
+$other->command(qw(CLUSTER MEET 127.0.0.1), $behind->port, $behind->{bus});
 wait_for(sub {
     2 == grep { $_->command(qw(CLUSTER INFO)) =~ /cluster_state:ok/
         && $_->command(qw(CLUSTER INFO)) =~ /cluster_known_nodes:2/ }

@@ -153,8 +153,7 @@ sub faults() {
 # Seeds: the first are dead, hang, and know of no cluster
 sub seeds() {
     my $lone = LimitSliding::Redis->new->start;
-    my $empty = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-        'cluster-port' => LimitSliding::Test::reserve_port()->{port} })->start;
+    my $empty = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes' })->start;
     my ($cluster, $node) = single();
     my $dead = '127.0.0.1:' . LimitSliding::Test::reserve_port()->{port};
     my $servers = join '; server ', $dead, $lone->server, $empty->server,
@@ -242,7 +241,6 @@ sub tls() {
             File::Temp::tempdir(CLEANUP => 1));
         my $secure = LimitSliding::Redis->new(tls => $tls, config => {
             'cluster-enabled' => 'yes', 'tls-cluster' => 'yes',
-            'cluster-port' => LimitSliding::Test::reserve_port()->{port},
             'cluster-announce-ip' => '127.0.0.1' })->start;
         $secure->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
         wait_ok($secure);

@@ -118,8 +118,7 @@ $nginx->finish_one;
 
 # a cluster that knows of no slots for now
 
-my $bare = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-    'cluster-port' => LimitSliding::Test::reserve_port()->{port} })->start;
+my $bare = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes' })->start;
 $nginx = start($bare->server);
 is((listed($nginx, 10))[0], 'redis does not answer', 'no slots: there is no list')
     for 1 .. 3;

@@ -49,16 +49,12 @@ sub start($self) {
 }
 
 sub start_node($self) {
-    my $bus = LimitSliding::Test::reserve_port();
     my $node = LimitSliding::Redis->new(config => {
         'cluster-enabled'      => 'yes',
-        'cluster-port'         => $bus->{port},
         'cluster-node-timeout' => 1000 * $self->{timeout},
         'cluster-announce-ip'  => '127.0.0.1',
         %{ $self->{config} },
     });
-    push @{ $node->{locks} }, $bus->{lock};
-    $node->{bus} = $bus->{port};
     return $node->start;
 }
 

@@ -53,7 +53,6 @@ my $LATE  = 0.02;         # seconds
 # the node and the fake.
 sub cluster($class) {
     my $redis = LimitSliding::Redis->new(config => { 'cluster-enabled' => 'yes',
-        'cluster-port' => LimitSliding::Test::reserve_port()->{port},
         'cluster-announce-ip' => '127.0.0.1' });
     my $fake = $class->new($redis)->start;
     $redis->start('cluster-announce-port' => $fake->port);

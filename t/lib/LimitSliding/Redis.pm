@@ -80,6 +80,7 @@ sub new($class, %opt) {
 
     $self->{port} //= $self->_reserve;
     $self->{tls_port} = $self->_reserve if $self->{tls};
+    $self->{bus} = $self->_reserve if $self->{config}{'cluster-enabled'};
     Test::More::note("Redis in $self->{dir}") if $ENV{LIMIT_SLIDING_KEEP};
 
     return $self;
@@ -106,6 +107,7 @@ sub start($self, %config) {
         appendonly     => 'no',
         'repl-diskless-sync-delay' => 0,
         $self->_tls,
+        ($self->{bus} ? ('cluster-port' => $self->{bus}) : ()),
         %$config,
     );
 

@@ -279,9 +279,16 @@ sub crash($self) {
     my @children = $self->children;
     kill 'KILL', $_ for List::Util::shuffle(@children, $self->{pid});
 
-    wait_for(sub { $self->_reap && !grep { _title($_) ne '' } @children })
+    wait_for(sub { $self->_reap && !grep { _has_files($_) } @children })
         or die "NGINX did not go\n";
     unlink "$self->{dir}/nginx.pid";
+}
+
+# True until the kernel has closed what the process had open, its ports included. It
+# takes the memory, with the title, before that.
+sub _has_files($pid) {
+    open my $file, '<', "/proc/$pid/stat" or return 0;
+    return (readline($file) // '') =~ /\) [^ZX] /;
 }
 
 # Ends a test: the last NGINX of it.
