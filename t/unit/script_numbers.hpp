@@ -65,9 +65,9 @@ local ARGV, KEYS = (function(A)
     end
     k.held = held
     k.head = function(claims, units)
-      return struct.pack('>I1I1I1I4I1I1I1I5I7I4I7I5', k.algorithm, k.look, claims, units,
+      return struct.pack('>I1I1I1I4I1I1I1I5I7I4I7I5I7', k.algorithm, k.look, claims, units,
         strict and 1 or 0, rejected and 1 or 0, held and 1 or 0, k.w, k.limit, k.extra,
-        k.cost + 0, k.own) .. k.tail
+        k.cost + 0, k.own, 9007199254740991) .. k.tail
     end
     kinds[i] = k
   end

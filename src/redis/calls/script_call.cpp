@@ -24,7 +24,7 @@ constexpr auto kArgs = 3 + 5 * kClaimsPerCall;
 
 /* The most offsets of local time in a head, and the most bytes of a head. */
 constexpr auto kOffsets = 4;
-constexpr auto kHeadBytes = 38 + 7 + 26 + kOffsets * 16;
+constexpr auto kHeadBytes = 45 + 7 + 26 + kOffsets * 16;
 
 /* Added to the calendar of a zone in local time. */
 constexpr auto kLocal = 8;
@@ -45,7 +45,8 @@ uint64_t extra_of(const Policy &policy) {
 /* Writes the head of a claim, as scripts.hpp describes it. */
 class Head {
 public:
-    Head(u_char *text, const Ask &ask, const AskPart &part) : text_(text), end_(text) {
+    Head(u_char *text, const Ask &ask, const AskPart &part, uint64_t deadline_ms)
+        : text_(text), end_(text) {
         const Claim &claim = part.claim;
         const Policy &policy = *claim.policy;
         add(index_of(policy.algorithm), 1);
@@ -60,6 +61,7 @@ public:
         add(extra_of(policy), 4);
         add(claim.cost, 7);
         add(part.window.code(), 5);
+        add(deadline_ms, 7);
 
         if (part.zone->redis->settles) { add(part.pace, 7); }
 
@@ -100,6 +102,15 @@ private:
     u_char *end_;
 };
 
+/* Returns the time of the server until which the node waits for a reply; kNever if the node does
+ * not know the server's clock yet. */
+uint64_t deadline_ms(const Node &node) {
+    constexpr uint64_t kNever = (uint64_t{1} << 53) - 1;
+    const auto now_ms = static_cast<int64_t>(clock_us() / 1000) + node.clock_ahead_ms;
+    return node.clock_ahead_ms != 0 ? static_cast<uint64_t>(now_ms) + node.settings->timeout
+                                    : kNever;
+}
+
 /* The arguments of a call of the script. */
 class Command {
 public:
@@ -109,7 +120,7 @@ public:
     void add(const Arg &arg) { args_[nargs_++] = arg; }
 
     void add_keys(AskList &asks, bool is_cluster);
-    void add_heads(AskList &asks);
+    void add_heads(AskList &asks, uint64_t deadline_ms);
 
     Span<const Arg> args() const { return {args_, nargs_}; }
 
@@ -143,13 +154,13 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
 
 /* Most claims of a call have the head of the claim before them.  The script reads the heads of an
  * ask with several claims twice, so these are all there. */
-void Command::add_heads(AskList &asks) {
+void Command::add_heads(AskList &asks, uint64_t deadline_ms) {
     u_char *p = heads_;
     std::string_view last;
     size_t end = nargs_;
     for (const Ask &ask : asks) {
         for (const AskPart &part : ask.parts) {
-            const std::string_view head = Head(p, ask, part).text();
+            const std::string_view head = Head(p, ask, part, deadline_ms).text();
             if (ask.parts.size() == 1 && head == last) {
                 add(std::string_view{});
                 continue;
@@ -241,7 +252,7 @@ bool call_script(Node &node, ErrandCall &call) {
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
-    command.add_heads(asks_of(call));
+    command.add_heads(asks_of(call), deadline_ms(node));
     return put_call(node, call, command.args());
 }
 
@@ -282,6 +293,7 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         }
     }
 
+    node.note_clock(reply.numbers[0], call.sent_us);
     note_answered(node, call);
 }
 

@@ -4,6 +4,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
+
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
@@ -63,12 +65,29 @@ void end_call(Node &node, ErrandCall &call) {
     if (node.is_wanted()) { node.post_flush(); }
 }
 
+/* Returns the server's time in ms if the error is about a call that came too late, else 0.  The
+ * reply has come in time, so the server's clock was set, or the server is another one. */
+int64_t late_at_ms(std::string_view error) {
+    constexpr std::string_view kLate = "LATE ";
+    if (!starts_with(error, kLate)) { return 0; }
+
+    error.remove_prefix(kLate.size());
+    return std::max<int64_t>(ngx_atoof(bytes(error), error.size()), 0);
+}
+
 /* Sends a call again if the error shows that it was not run.  Returns true if so. */
 bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     Errand &errand = call.errands.front();
     const Redis &redis = *node.redis;
-    if (starts_with(view(reply.text, reply.len), "NOSCRIPT") && !call.whole) {
-        call.whole = true;
+    const std::string_view error = view(reply.text, reply.len);
+    const int64_t late_ms = call.was_late ? 0 : late_at_ms(error);
+    if (late_ms > 0) {
+        node.note_clock(late_ms, call.sent_us);
+        call.was_late = true;
+    }
+
+    if (late_ms > 0 || (starts_with(error, "NOSCRIPT") && !call.whole)) {
+        call.whole |= late_ms == 0;
         const bool is_put = call.kind->put(node, call);
         if (is_put) { node.post_flush(); }
         return is_put;

@@ -31,6 +31,7 @@ struct ErrandCall : Call {
     size_t nerrands;
     size_t nclaims; /* claims of asks, see join_script() */
     bool whole;     /* the script is sent by its text, not by its digest */
+    bool was_late;  /* the server's clock was beyond the deadline of the call */
 };
 
 /* The functions that nodes call. */

@@ -25,6 +25,8 @@
  *             (8 more: local time)
  *           - 7 cost
  *           - 5 Window::code() of the requested window, 0: the zone's
+ *           - 7 the time of Redis in ms after which the call does nothing, and is answered by the
+ *             error "LATE TIME" with the time of Redis
  *           - if costs are settled, 7 Claim::pace()
  *           - to refund, 7 time of the grant, 7 and 7 the values of RemoteState::taken(), and 5 the
  *             Window::code() of the window in force then, 0: the zone's

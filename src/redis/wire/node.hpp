@@ -142,6 +142,11 @@ struct Node : Pipeline {
         answered_ = true;
     }
 
+    /* Notes that the server's clock showed this time after a call had been sent at `sent_us`. */
+    void note_clock(int64_t server_ms, uint64_t sent_us) {
+        clock_ahead_ms = server_ms - static_cast<int64_t>(sent_us / 1000);
+    }
+
     /* Returns true if errands are due at the node. */
     bool is_wanted() const { return ndue != 0; }
 
@@ -171,6 +176,10 @@ struct Node : Pipeline {
     ngx_uint_t npatient;   /* due errands with ErrandKind::is_patient */
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
+
+    /* Time in ms by which the server's clock is ahead of clock_us(), or up to a round trip more;
+     * 0: unknown. */
+    int64_t clock_ahead_ms;
 
     ngx_uint_t nconnected; /* connections that became ready so far */
     bool is_kept;          /* an exiting worker needs the connection, because requests hold units */

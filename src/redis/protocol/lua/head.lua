@@ -24,11 +24,15 @@ local offsets
 --@ end
 
 --@ chunk head.read
-local at
+local at, deadline
 head = text
 algorithm, purpose, claims, units, is_strict, is_recorded, is_held, head_window,
-  head_limit, extra, head_cost, head_own, at
-  = unpack_('>I1I1I1I4I1I1I1I5I7I4I7I5', head)
+  head_limit, extra, head_cost, head_own, deadline, at
+  = unpack_('>I1I1I1I4I1I1I1I5I7I4I7I5I7', head)
+-- A Redis that hangs may run a call long after the node has stopped waiting.
+-- The call would charge a later time then, so it does nothing.  All heads of
+-- a call have one deadline.
+if now > deadline then return {err = 'LATE ' .. now} end
 is_strict, is_recorded, is_held = is_strict > 0, is_recorded > 0, is_held > 0
 if head_own == 0 then head_own = nil end
 --@ if settles
