@@ -25,6 +25,7 @@ struct CallCounters {
     uint64_t opened;                   /* openings of the breaker */
     uint64_t leased;                   /* requests that units were leased for */
     uint64_t unsettled;                /* units that Redis has not taken */
+    uint64_t clock_steps;              /* times that Redis's clock was set back */
     uint64_t foreign;                  /* asks about states of another version of the module */
     uint64_t uncounted;                /* units in flight that Redis has not counted for a while */
     Histogram<kLatenciesUs> latencies; /* times of calls of the script with a valid reply */
@@ -55,6 +56,7 @@ struct RedisShared {
     Breaker breaker;
     KnownAddresses addresses;
     SharedMemoryReport memory;
+    ngx_atomic_t clock_told;          /* ms until which a step of Redis's clock is not told */
     uint64_t holders[Ledger::kSeats]; /* id of the UnitHolder of each seat; 0: none */
 };
 

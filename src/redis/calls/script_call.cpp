@@ -176,18 +176,17 @@ void Command::add_heads(AskList &asks, uint64_t deadline_ms) {
     nargs_ = end;
 }
 
+/* Returns true once a minute, to one worker. */
+bool is_due_once(ngx_atomic_t &after_ms) {
+    const ngx_atomic_uint_t after = after_ms;
+    return (after == 0 || ms_until(after) <= 0)
+           && ngx_atomic_cmp_set(&after_ms, after, ngx_current_msec + 60 * 1000);
+}
+
 /* Logs what is wrong with a key of the zone, once a minute for all workers. */
 void log_bad_key(const RemoteZone &zone, const char *wrong) {
-    if (zone.log_after == nullptr) {
-        /* the zone is that of probes */
-        return;
-    }
-
-    ngx_atomic_uint_t after = *zone.log_after;
-    if ((after && ms_until(after) > 0)
-        || !ngx_atomic_cmp_set(zone.log_after, after, ngx_current_msec + 60 * 1000)) {
-        return;
-    }
+    /* the zone of probes has no place */
+    if (zone.log_after == nullptr || !is_due_once(*zone.log_after)) { return; }
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, wrong, &zone.name);
 }
@@ -267,6 +266,18 @@ void note_answered(Node &node, const ErrandCall &call) {
     node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
 }
 
+void note_clock(Node &node, const ErrandCall &call, int64_t server_ms) {
+    const int64_t back_ms = node.note_clock(server_ms, call.sent_us);
+    const Redis &redis = *node.redis;
+    if (back_ms == 0 || !is_due_once(redis.shared->clock_told)) { return; }
+
+    add(&redis.client.calls->clock_steps, 1);
+    ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                  "limit_sliding redis \"%V\": its clock was set back by %L ms, "
+                  "states that are more than a window later count as none",
+                  &redis.settings.name, back_ms);
+}
+
 void script_answered(Node &node, ErrandCall &call, Reply &reply) {
     if (reply.type == REDIS_REPLY_ERROR) {
         note_error(node, reply);
@@ -293,7 +304,7 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         }
     }
 
-    node.note_clock(reply.numbers[0], call.sent_us);
+    note_clock(node, call, reply.numbers[0]);
     note_answered(node, call);
 }
 

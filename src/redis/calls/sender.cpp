@@ -82,7 +82,7 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     const std::string_view error = view(reply.text, reply.len);
     const int64_t late_ms = call.was_late ? 0 : late_at_ms(error);
     if (late_ms > 0) {
-        node.note_clock(late_ms, call.sent_us);
+        (void)node.note_clock(late_ms, call.sent_us);
         call.was_late = true;
     }
 

@@ -5,6 +5,7 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -107,6 +108,16 @@ ngx_int_t Node::open() {
     start_timer();
     connect();
     return NGX_AGAIN;
+}
+
+int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us) {
+    /* clocks are adjusted, too, by less than this */
+    constexpr int64_t kStepMs = 100;
+    const int64_t most_ms = server_ms - static_cast<int64_t>(sent_us / 1000);
+    const int64_t back_ms = clock_ahead_ms != 0 ? clock_least_ms - most_ms : 0;
+    clock_ahead_ms = most_ms;
+    clock_least_ms = server_ms - static_cast<int64_t>(clock_us() / 1000);
+    return back_ms > kStepMs ? back_ms : 0;
 }
 
 bool Node::is_usable() const { return !is_closed() || failures == 0 || ms_until(retry_at) <= 0; }

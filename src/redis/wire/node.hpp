@@ -142,10 +142,10 @@ struct Node : Pipeline {
         answered_ = true;
     }
 
-    /* Notes that the server's clock showed this time after a call had been sent at `sent_us`. */
-    void note_clock(int64_t server_ms, uint64_t sent_us) {
-        clock_ahead_ms = server_ms - static_cast<int64_t>(sent_us / 1000);
-    }
+    /* Notes that the server's clock showed this time in a call that was sent at `sent_us`, and is
+     * answered now.  Returns the ms by which the clock was set back since the last call, at least;
+     * 0: it was not. */
+    int64_t note_clock(int64_t server_ms, uint64_t sent_us);
 
     /* Returns true if errands are due at the node. */
     bool is_wanted() const { return ndue != 0; }
@@ -177,9 +177,10 @@ struct Node : Pipeline {
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
 
-    /* Time in ms by which the server's clock is ahead of clock_us(), or up to a round trip more;
-     * 0: unknown. */
+    /* The ms by which the server's clock is ahead of clock_us(): at most, 0 if that is unknown;
+     * and at least. */
     int64_t clock_ahead_ms;
+    int64_t clock_least_ms;
 
     ngx_uint_t nconnected; /* connections that became ready so far */
     bool is_kept;          /* an exiting worker needs the connection, because requests hold units */

@@ -197,8 +197,12 @@ local at, used, used_rest, lowest, leased_at, newer, older
 local kept, size
 if s and (#s == 26 or #s == 44) then
   at, used, used_rest, lowest = unpack_('>I6I7I4I7', s, 3)
-  kept, size = floor(at / w), #s
-  if size == 44 then leased_at, newer, older = unpack_('>I6I6I6', s, 27) end
+  if at > now + w then
+    at, used, used_rest = nil, 0, 0
+  else
+    kept, size = floor(at / w), #s
+    if size == 44 then leased_at, newer, older = unpack_('>I6I6I6', s, 27) end
+  end
 end
 
 -- Writes the state `s` with the time `at`, for a window at least, and until the

@@ -19,6 +19,10 @@
 -- in order costs least.  Text becomes a number by "+ 0", which costs less than
 -- tonumber().
 --
+-- The clock of the server may be set back, or a failover may lead to a server
+-- with another clock.  A state that lies more than a window in the future is
+-- taken for none, so no key is rejected until the clock is there again.
+--
 -- These locals are of the call:
 --
 -- names, got  the names and values of the keys, see read_values.lua

@@ -198,6 +198,7 @@ if s and #s > 5 then
     local ago = (present - newest) % span
     if ago * 2 >= span then ago = ago - span end
     at = present - ago
+    if at > present + q then at = nil end
   end
 end
 

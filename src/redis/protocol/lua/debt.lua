@@ -34,10 +34,18 @@ if limit > 0 and (entry or purpose == 4) then
   end
   if entry and #entry == 22 then
     local units, since, slowest = unpack_('>I7I6I7', entry, 3)
+    -- A full history runs off in a window, that of a bucket in more, so a debt
+    -- that begins later is of a clock that was set back.
+    local latest = eighth + 8 + (algorithm == 2 and 0 or 1)
+    local is_far = since > latest
+    if is_far and algorithm > 2 then
+      is_far = s and #s > 7 and unpack_('>I6', s, 3) > now + w
+    end
+    if is_far then since = latest end
     local paid = floor(math.max(eighth - since, 0) / 8)
     local left = units - pace * paid
     if left > 0 then owed, from = units, since end
-    if pass == 2 and (left <= 0 or pace < slowest) then
+    if pass == 2 and (left <= 0 or pace < slowest or is_far) then
       --@ include debt.save
     end
     if left > 0 then owed, from = left, since + 8 * paid end

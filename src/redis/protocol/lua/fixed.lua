@@ -8,7 +8,7 @@
 local window, keep, moment = nil, nil, now
 --@ include window
 local present = window
-if at < window then
+if at < window or at > window + 1 then
   used = 0
 else
   window, keep = at, true

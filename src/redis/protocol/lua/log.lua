@@ -41,6 +41,10 @@ end
 if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
 local held = all - over
 free = limit - held
+if free < cost and held > 0 and time_of(key, -1) > now + w then
+  call('DEL', key)
+  all, over, held, free = 0, 0, 0, limit
+end
 values = 3
 out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
 --@ include grant
@@ -60,6 +64,10 @@ if units > 0 then
     local member
     newest, member = time_of(key, -1)
     seq = unpack_('>I6', member) + 1
+    if newest > now + w then
+      call('DEL', key)
+      newest, over = 0, 0
+    end
   end
   add_events(key, newest, seq, units, w)
   if over > 0 then
