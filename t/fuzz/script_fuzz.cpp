@@ -99,8 +99,8 @@ void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, i
         if (!has_state) { continue; }
 
         const Policy &policy = answer.policy;
-        const Wide full = policy.capacity(verdict.limit) + (uint64_t{before} + 1) * part.claim.cost;
-        CHECK(verdict.delay_ms <= full * policy.window_ms / verdict.limit + 1);
+        const Wide full = policy.capacity(verdict.limit);
+        CHECK(verdict.delay_ms <= full * policy.window_ms / verdict.limit);
 
         (void)answer.state.refused_ms(answer.policy, verdict);
         (void)answer.state.taken(answer.policy, static_cast<uint64_t>(turn));

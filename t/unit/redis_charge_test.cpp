@@ -246,6 +246,8 @@ static void ask(const char *sha, const char *key, const Policy *policy, uint64_t
         assert_int_equal(reply->elements, at + remote_values(*policy, told->values[0]));
         assert_true(
             are_remote_values(*policy, told->remote.limit, told->remote.now_ms, told->values));
+        const Wide requests = purpose % RECORDS == 1 ? 1 : told->granted;
+        assert_true(told->granted == 0 || told->remote.has_room(*policy, requests * cost));
     }
 
     freeReplyObject(reply);

@@ -175,6 +175,7 @@ static void run_request(run_t *run) {
 
     assert_int_equal(reply->elements, 3 + remote_values(run->policy, numbers[0]));
     assert_true(are_remote_values(run->policy, r->limit, r->now_ms, numbers));
+    assert_true(granted == 0 || remote.has_room(run->policy, Wide{look ? 1 : granted} * r->cost));
 
     freeReplyObject(reply);
 

@@ -521,6 +521,47 @@ static void bounds_levels_of_buckets(void **state) {
     }
 }
 
+struct grant_t {
+    Algorithm algorithm;
+    int64_t values[4];
+    uint64_t debt;
+    uint64_t units;
+    bool is_valid;
+};
+
+/* No grant exceeds what the history and the debt leave of the capacity: a queue of 5, else 10. */
+static void bounds_grants(void **state) {
+    static const grant_t cases[] = {
+        {Algorithm::kLeakyBucket, {0, 0}, 0, 5, true},
+        {Algorithm::kLeakyBucket, {0, 0}, 0, 6, false},
+        {Algorithm::kLeakyBucket, {2, 0}, 1, 2, true},
+        {Algorithm::kLeakyBucket, {2, 0}, 1, 3, false},
+        /* a begun request has no room for another one */
+        {Algorithm::kLeakyBucket, {2, 1}, 1, 1, true},
+        {Algorithm::kLeakyBucket, {2, 1}, 1, 2, false},
+        {Algorithm::kLeakyBucket, {0, 1}, kSettledMax, 0, false},
+        /* an over-full bucket admits what costs nothing */
+        {Algorithm::kLeakyBucket, {5, 10}, 0, 0, true},
+        {Algorithm::kLeakyBucket, {5, 10}, 1, 0, false},
+        {Algorithm::kFixed, {4}, 3, 3, true},
+        {Algorithm::kFixed, {4}, 3, 4, false},
+        {Algorithm::kLog, {4, -1, -1}, 0, 6, true},
+        {Algorithm::kLog, {4, -1, -1}, 0, 7, false},
+        /* a counter may have granted by fewer parts */
+        {Algorithm::kCounter, {10}, 3, 7, true},
+        {Algorithm::kCounter, {0}, 3, 8, false},
+    };
+
+    (void)state;
+
+    for (const grant_t &c : cases) {
+        Policy policy = {60000, c.algorithm, WhenFull::kEvict, 0,
+                         c.algorithm == Algorithm::kLeakyBucket ? 4u : 0u};
+        RemoteState remote = {SOME_MS, 10, c.values, {c.debt, 0, 10}};
+        assert_int_equal(remote.has_room(policy, c.units), c.is_valid);
+    }
+}
+
 /* ---- what a reply may tell of other states ---- */
 
 struct told_t {
@@ -579,6 +620,7 @@ int main(void) {
         cmocka_unit_test(describes_keys_that_owe),
         cmocka_unit_test(waits_for_history_and_debt),
         cmocka_unit_test(bounds_levels_of_buckets),
+        cmocka_unit_test(bounds_grants),
         cmocka_unit_test(bounds_times_and_counts),
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),

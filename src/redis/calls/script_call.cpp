@@ -419,7 +419,12 @@ bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *
             if (take() == INT64_MIN) { return false; }
         }
     }
-    return are_remote_values(told->policy, state.limit, state.now_ms, state.values);
+    if (!are_remote_values(told->policy, state.limit, state.now_ms, state.values)) { return false; }
+
+    /* a request whose units had no room would be delayed for as long as a debt may last */
+    const Claim &claim = part.claim;
+    const Wide requests = claim.purpose == Purpose::kLook ? 1 : static_cast<uint64_t>(granted);
+    return granted == 0 || state.has_room(told->policy, requests * claim.cost);
 }
 
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before) {

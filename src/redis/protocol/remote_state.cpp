@@ -308,6 +308,18 @@ bool is_remote_debt(const Policy &policy, int64_t units, int64_t from) {
     return units > 0 && static_cast<uint64_t>(units) <= kSettledMax && is_part(policy, from);
 }
 
+/* The history of a counter is left out: the script may have found room in fewer parts than the
+ * counter has now. */
+bool RemoteState::has_room(const Policy &policy, Wide units) const {
+    const uint64_t capacity = policy.capacity(limit);
+    uint64_t used = 0;
+    if (policy.algorithm != Algorithm::kCounter) { used = static_cast<uint64_t>(values[0]); }
+
+    if (policy.is_bucket() && values[1] != 0) { used++; }
+
+    return debt.units + units <= capacity - std::min(used, capacity);
+}
+
 uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
     if (policy.calendar != Calendar::kNone) {
         return calendar_window(policy.calendar, policy.offsets, now_ms).end_ms;

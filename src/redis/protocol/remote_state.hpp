@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/facts/debt_payment.hpp"
+#include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
@@ -51,6 +52,10 @@ struct RemoteState {
     /* Returns the end, in ms of the server's clock, of the part of the window in which the script
      * records granted units.  A fixed window has one part. */
     uint64_t part_ends_ms(const Policy &policy) const;
+
+    /* Returns true if the script can have granted so many units: it never grants more than the
+     * history and the debt have left of the capacity. */
+    bool has_room(const Policy &policy, Wide units) const;
 
     /* Describes the key for a request of this cost, as Claim::describe() would after the same
      * history.  The call has granted `granted` requests of the same cost before this one, and
