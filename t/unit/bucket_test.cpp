@@ -329,6 +329,78 @@ static void test_a_lowered_limit_is_kept(void **state) {
     }
 }
 
+/* Above 4,194,302 requests times are in steps of up to 256 ms.  That costs a lowered limit a step
+ * and the round-up to a whole request, once, and not with each request. */
+static void test_a_lowered_limit_keeps_its_rate(void **state) {
+    static const struct {
+        uint64_t window_ms;
+        uint32_t burst;
+        uint32_t higher;
+        uint32_t limit;
+    } settings[] = {
+        {kWindowMaxMs, 0, 100000000, 10000000},
+        {kWindowMaxMs, 0, 100000000, 1000000},
+        {kWindowMaxMs, 0, kLimitMax, kLimitMax / 2},
+        {DAY_MS, 0, kLimitMax, 100000000},
+        {DAY_MS, 0, 10000000, 1000000},
+        {17000000, 0, kLimitMax, 7},
+        {MINUTE_MS, 100000000, 4194302, 1000},
+        {MINUTE_MS, kLimitMax, kLimitMax, 9999},
+    };
+    const uint64_t n = 3000;
+
+    (void)state;
+
+    for (const auto &s : settings) {
+        Policy policy = {s.window_ms, Algorithm::kTokenBucket, WhenFull::kEvict, 0, s.burst};
+        const auto all = static_cast<uint32_t>(policy.capacity(s.higher));
+        const uint64_t start_ms = 1234567890123;
+        uint64_t now_ms = start_ms;
+        State bucket = 0;
+
+        assert_true(pure::admit(policy, 0, now_ms, s.higher, all, &bucket));
+
+        for (uint64_t i = 0; i < n; i++) {
+            const Verdict v = pure::describe(policy, bucket, now_ms, s.limit, 1);
+
+            now_ms += v.retry_after_ms;
+            assert_true(admit_one(&policy, &bucket, now_ms, s.limit));
+        }
+
+        assert_in_range(now_ms - start_ms, n * s.window_ms / s.limit,
+                        (n + 1) * s.window_ms / s.limit + 257);
+    }
+}
+
+/* A bucket of 4,194,303 requests has its times to the ms, as long as no excess is added.  Torture
+ * found a reset 117 ms late, with seed 916071260. */
+static void test_an_excess_delays_no_reset(void **state) {
+    const Policy policy = {MINUTE_MS, Algorithm::kLeakyBucket, WhenFull::kEvict, 0, LIMIT_MAX};
+    const uint32_t limit = 7;
+    const uint64_t start_ms = 35549007;
+    const uint64_t full = policy.capacity(limit) * MINUTE_MS;
+    State before = 0;
+
+    (void)state;
+
+    assert_true(pure::admit(policy, 0, start_ms, 795, LIMIT_MAX + 1, &before));
+
+    for (uint64_t later_ms = 10000; later_ms < 6000000; later_ms = later_ms * 9 / 8 + 1) {
+        const uint64_t now_ms = start_ms + later_ms;
+        const uint64_t drained = later_ms * limit;
+        State after = before;
+
+        /* less than a ms of the excess counts as used */
+        assert_true(admit_one(&policy, &after, now_ms, limit));
+
+        const Verdict v = pure::describe(policy, after, now_ms, limit, 0);
+        const uint64_t room = (v.remaining + 1) * MINUTE_MS;
+        const uint64_t most = full - drained + MINUTE_MS + room - full;
+
+        assert_in_range(v.reset_ms, most / limit, most / limit + 2);
+    }
+}
+
 /* What a lower limit admits between makes a higher one's bucket no fuller. */
 static void test_a_lower_limit_between_loses_no_count(void **state) {
     Policy policy = {SECOND_MS, Algorithm::kTokenBucket};
@@ -457,11 +529,9 @@ static void check_bound(const Policy *policy, uint32_t limit, const admission_t 
     }
 }
 
-static void run_lowered(uint64_t seed) {
+static void run_lowered(const Policy &policy, uint32_t limit, uint32_t higher, uint64_t gap_ms,
+                        uint64_t seed) {
     uint64_t random = seed * 104729;
-    Policy policy = {100 + random_below(&random, 5000), Algorithm::kTokenBucket};
-    uint32_t limit = 1 + (uint32_t)random_below(&random, 20);
-    uint32_t higher = limit + 1 + (uint32_t)random_below(&random, 2000);
     uint64_t now_ms = 1000000 + random_below(&random, 100000);
     admission_t admissions[REQUESTS];
     size_t n = 0;
@@ -471,7 +541,7 @@ static void run_lowered(uint64_t seed) {
         uint64_t rare = random_below(&random, 3);
         uint32_t cost = 1 + (uint32_t)random_below(&random, rare ? 3 : higher);
 
-        now_ms += random_below(&random, random_below(&random, 3) ? 20 : policy.window_ms / 2);
+        now_ms += random_below(&random, random_below(&random, 3) ? gap_ms : policy.window_ms / 2);
         pure::admit(policy, bucket, now_ms, higher, cost, &bucket);
     }
 
@@ -479,7 +549,7 @@ static void run_lowered(uint64_t seed) {
         uint64_t rare = random_below(&random, 3);
         uint32_t cost = 1 + (uint32_t)random_below(&random, rare ? 3 : limit);
 
-        now_ms += random_below(&random, random_below(&random, 3) ? 20 : policy.window_ms / 2);
+        now_ms += random_below(&random, random_below(&random, 3) ? gap_ms : policy.window_ms / 2);
 
         if (n > 0 && random_below(&random, 4) == 0) {
             size_t k = n - 1 - random_below(&random, n < 3 ? n : 3);
@@ -509,7 +579,18 @@ static void test_refunds_beside_an_excess_keep_the_limit(void **state) {
     (void)state;
 
     for (uint64_t seed = 1; seed <= 20000; seed++) {
-        run_lowered(seed);
+        uint64_t random = seed;
+        Policy policy = {100 + random_below(&random, 5000), Algorithm::kTokenBucket};
+        uint32_t limit = 1 + (uint32_t)random_below(&random, 20);
+
+        run_lowered(policy, limit, limit + 1 + (uint32_t)random_below(&random, 2000), 20, seed);
+
+        /* the same with times in steps */
+        policy.window_ms = 1 + kWindowMaxMs / (1 + random_below(&random, 100));
+        limit = (uint32_t)random_scale(&random, 20, kLimitMax / 2);
+        uint32_t higher = limit + (uint32_t)random_scale(&random, LIMIT_MAX, kLimitMax / 2);
+
+        run_lowered(policy, limit, higher, 2 + policy.window_ms / limit, seed);
     }
 }
 
@@ -523,6 +604,8 @@ int main(void) {
         cmocka_unit_test(test_vast_buckets_lose_no_rate),
         cmocka_unit_test(test_a_lowered_limit_starves_nobody),
         cmocka_unit_test(test_a_lowered_limit_is_kept),
+        cmocka_unit_test(test_a_lowered_limit_keeps_its_rate),
+        cmocka_unit_test(test_an_excess_delays_no_reset),
         cmocka_unit_test(test_a_lower_limit_between_loses_no_count),
     };
 

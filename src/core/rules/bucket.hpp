@@ -40,6 +40,10 @@ namespace limit_sliding {
  * than 2^22 requests drain in a ms, `used` at the earlier time would not fit.  Then the time is
  * rounded up, and no units drain before it.
  *
+ * With an excess (see Bucket), such a state also is in steps of the time, but has the form kWhole
+ * with the highest bit of the value, which no whole number has.  The excess is a multiple of the
+ * units that drain in a step, so the remainder tells at which ms of the step the bucket was full.
+ *
  * The time wraps after four times the time in which a full bucket drains, or more.  So a burst is
  * capped at the units that drain in 2^32 ms (49 days).
  */
@@ -94,6 +98,11 @@ protected:
         return all <= runs_off ? all : runs_off - runs_off % window_ms_;
     }
 
+    /* Returns the size x w under any limit. */
+    uint64_t largest() const {
+        return (has_burst() ? burst_ + uint64_t{is_queue_} : kLimitMax) * window_ms_;
+    }
+
     bool has_burst() const { return burst_ != 0 || is_queue_; }
 
     /* Returns the ms in which a full bucket becomes empty, under any limit. */
@@ -126,7 +135,8 @@ protected:
     }
 
     uint64_t time_of(uint64_t state) const {
-        return exact_time_of(state) & (form_of(state) == kWide ? ~wide_mask() : UINT64_MAX);
+        bool is_rounded = form_of(state) == kWide || is_aside(state);
+        return exact_time_of(state) & (is_rounded ? ~wide_mask() : UINT64_MAX);
     }
 
     uint64_t class_of_limit() const { return class_of_pace(limit_); }
@@ -169,6 +179,50 @@ protected:
         uint64_t head = time << kClassBits | limit_class;
         uint64_t state = head << (value_bits() + kFormBits) | value;
         return state == 0 ? 1 : state;
+    }
+
+    /* Returns true if the excess of the state is in whole steps of the time. */
+    bool is_aside(uint64_t state) const {
+        return form_of(state) == kWhole && (state & aside_bit()) != 0;
+    }
+
+    uint64_t aside_bit() const { return uint64_t{1} << (value_bits() - 1); }
+
+    /* Returns true if pack() rounds the time of so many used units x w. */
+    bool has_steps(uint64_t taken) const {
+        return wide_mask() != 0 && taken > ((uint64_t{1} << kWholeBitsMax) - 1) * window_ms_;
+    }
+
+    /* Returns the units that drain in a step of a wide state's time. */
+    uint64_t step() const { return (wide_mask() + 1) * limit_; }
+
+    /* Makes a wide state of a bucket that has used `taken` units at this time, and of an excess
+     * besides, which is rounded up to whole steps. */
+    uint64_t pack_aside(uint64_t time, uint64_t limit_class, uint64_t taken,
+                        uint64_t excess) const {
+        uint64_t steps = (std::min(excess, largest() - full()) + step() - 1) / step();
+        uint64_t begin = 0;
+        uint64_t number = 0;
+
+        /* The sum is rounded up to a line: the excess by whole steps, and `taken` by the rest, which
+         * moves the time at which the bucket was full. */
+        for (unsigned i = 0; i < 3; i++) {
+            uint64_t since_ms = (full() - std::min(full(), taken) + limit_ - 1) / limit_;
+            uint64_t above = taken + since_ms * limit_ - full();
+            uint64_t full_at = (time - since_ms + above / limit_) & time_mask();
+
+            begin = full_at & ~wide_mask();
+            uint64_t all = full() + above % limit_ + (full_at - begin) * limit_ + steps * step();
+            number = line_above(all, begin, 0);
+
+            uint64_t more = on_line(number, begin, 0) - all;
+            taken += more % step();
+            steps += more / step();
+        }
+
+        assert(number >> (kWideBits - 1) == 0);
+        return pack_form(begin | number >> (value_bits() - 1), limit_class, kWhole,
+                         aside_bit() | (number & (aside_bit() - 1)));
     }
 
     /* Returns the ms from one time to a later one; 0 if `to` is earlier. */
@@ -218,12 +272,20 @@ private:
 
     [[gnu::noinline]] uint64_t large_then(uint64_t state) const {
         uint64_t value = state & value_mask();
+        if (is_aside(state)) {
+            return on_line(wide_value(state, value_bits() - 1), time_of(state), 0);
+        }
         if (form_of(state) == kWhole) { return value * window_ms_; }
         if (form_of(state) == kLine) {
             return on_line(value, time_of(state), line_bits(class_of(state)));
         }
+        return on_line(wide_value(state, value_bits()), time_of(state), 0);
+    }
+
+    /* Returns the number of a line, of which so many bits are in the value. */
+    uint64_t wide_value(uint64_t state, unsigned bits) const {
         uint64_t high = exact_time_of(state) & wide_mask();
-        return on_line(high << value_bits() | value, time_of(state), 0);
+        return high << bits | (state & ((uint64_t{1} << bits) - 1));
     }
 
     /* Makes a state of units that do not fit kExact.  The stored units never exceed the next whole
@@ -397,6 +459,10 @@ public:
 
         if (has_excess && state == recorded) {
             given = std::min(given, left_of(taken - excess, state));
+            if (is_aside(state)) {
+                return pack_aside(time_now(state), class_of(state),
+                                  left_of(taken - excess, state) - given, excess);
+            }
             return pack((time_of(state) - given / limit_) & time_mask(), class_of(state),
                         taken - given % limit_);
         }
@@ -408,6 +474,8 @@ public:
             = between_ms(time_of(recorded), has_excess ? now_ms_ : time_of(state)) * pace;
 
         given -= std::min(given, ran_off - std::min(ran_off, before));
+        if (is_aside(state) && excess > given) { return without(state, given); }
+
         taken -= std::min(taken, given);
 
         /* without an excess the state must have the present time, for the next refund */
@@ -422,6 +490,9 @@ public:
     uint64_t give_back(uint64_t state, uint64_t cost) const {
         uint64_t left = left_of(then(state), state);
         uint64_t given = std::min(cost, left / window_ms_ + 1) * window_ms_;
+        if (is_aside(state) && excess_of(then(state), state) > given) {
+            return without(state, given);
+        }
         return pack(time_of(state), class_of(state), then(state) - std::min(given, left));
     }
 
@@ -504,9 +575,12 @@ private:
         return cost == 0 || ahead <= free ? 0 : ahead_ms(state) + (ahead - free) / limit_;
     }
 
-    /* Returns the units beyond a full bucket, rounded down to the units of whole ms.  A wide state
-     * may hold more than a full bucket, because its time may precede the admission. */
+    /* Returns the units beyond a full bucket, rounded down to the units of whole ms, or of whole
+     * steps if is_aside().  Another wide state may hold more than a full bucket, because its time may
+     * precede the admission. */
     uint64_t excess_of(uint64_t taken, uint64_t state) const {
+        if (is_aside(state)) { return taken <= full() ? 0 : (taken - full()) / step() * step(); }
+
         uint64_t most = full() + (form_of(state) == kWide ? wide_mask() * limit_ : 0);
         return taken <= most ? 0 : (taken - most) / limit_ * limit_;
     }
@@ -532,10 +606,28 @@ private:
         assert(wanted <= full());
 
         uint64_t since_ms = (full() - wanted + limit_ - 1) / limit_;
+        uint64_t all = wanted + since_ms * limit_ + excess;
+        uint64_t limit_class = std::max(class_of(state), class_of_limit());
 
-        return pack((time_now(state) - since_ms) & time_mask(),
-                    std::max(class_of(state), class_of_limit()),
-                    wanted + since_ms * limit_ + excess);
+        /* The excess was rounded up, but no limit admits more than this.  The bucket then was full
+         * with another fraction of a ms, in which it must not have drained more. */
+        if (all > largest()) {
+            since_ms -= (largest() - full()) % limit_ < wanted + since_ms * limit_ - full();
+            all = largest();
+        }
+
+        /* an excess of less than a request is mostly the rounding of a state without one */
+        return has_steps(all) && (is_aside(state) || rest >= window_ms_)
+                   ? pack_aside(time_now(state), limit_class, wanted, rest)
+                   : pack((time_now(state) - since_ms) & time_mask(), limit_class, all);
+    }
+
+    /* Returns a state with is_aside() whose excess is reduced by less than all of it. */
+    uint64_t without(uint64_t state, uint64_t given) const {
+        const uint64_t excess = excess_of(then(state), state);
+
+        return pack_aside(time_now(state), class_of(state), left_of(then(state) - excess, state),
+                          excess - given);
     }
 
     /* Returns the units that are used now, without the excess.  Rounding may raise them a little
