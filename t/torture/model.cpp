@@ -282,11 +282,17 @@ void Model::round_up(Levels *levels, bool may_again) const {
     levels->cut = std::max(up - levels->most.used, static_cast<Shares>(0));
 }
 
+/* Does the time that is kept begin anew between these? */
+bool Model::begins_anew(uint64_t former_ms, uint64_t at_ms) const {
+    unsigned digits = time_digits(policy_);
+
+    return at_ms >> digits != former_ms >> digits;
+}
+
 /* What a request makes of it if it is recorded as now, or as of before. */
 Model::Levels Model::poured(const Levels &levels, uint64_t now_ms, uint32_t limit, uint32_t cost,
                             bool is_backdated) const {
     Shares more = static_cast<Shares>(cost) * policy_.window_ms;
-    unsigned digits = time_digits(policy_);
     Levels next;
 
     next.least.at_ms = std::max(now_ms, levels.least.at_ms);
@@ -306,7 +312,7 @@ Model::Levels Model::poured(const Levels &levels, uint64_t now_ms, uint32_t limi
     round_up(&next, next.least.at_ms != next.most.at_ms
                         || (levels.limit != limit && levels.limit != 0)
                         || levels.most.used > full(policy_, limit)
-                        || next.most.at_ms >> digits != levels.most.at_ms >> digits);
+                        || begins_anew(levels.most.at_ms, next.most.at_ms));
 
     return next;
 }
@@ -370,6 +376,7 @@ Shares Model::replay() const {
 void Model::rewrite(uint64_t now_ms, uint32_t cost) {
     Levels &levels = cases_[0];
     Shares more = static_cast<Shares>(cost) * policy_.window_ms;
+    uint64_t former_ms = levels.most.at_ms;
 
     if (!is_bucket(policy_) || levels.limit == 0) { return; }
 
@@ -382,7 +389,7 @@ void Model::rewrite(uint64_t now_ms, uint32_t cost) {
 
     levels.least.used += more;
     levels.most.used += more;
-    round_up(&levels, false);
+    round_up(&levels, begins_anew(former_ms, levels.most.at_ms));
     levels.least.used -= more;
     levels.most.used -= more;
     round_up(&levels, false);

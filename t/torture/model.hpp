@@ -135,6 +135,7 @@ private:
     Shares set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
     Level backdated(Level level, uint32_t limit, Shares aside) const;
     void round_up(Levels *levels, bool may_again) const;
+    bool begins_anew(uint64_t former_ms, uint64_t at_ms) const;
     Levels poured(const Levels &levels, uint64_t now_ms, uint32_t limit, uint32_t cost,
                   bool is_backdated) const;
     Shares bucket_used(uint64_t now_ms, uint32_t limit, Side side) const;
