@@ -49,13 +49,13 @@ sub within($most, $condition, $name) {
     ok $holds && $seconds < $most, $name or diag "it took $seconds s";
 }
 
-sub spreads($name) {
+sub spreads($name, $most = $POLL) {
     state $n = 0;
     for my $from (0, 1) {
         $n++;
         for my $zone (qw(one two)) {
             ban($from, "k$n", $zone);
-            within($POLL, sub { is_banned(1 - $from, "k$n", $zone) },
+            within($most, sub { is_banned(1 - $from, "k$n", $zone) },
                 "$name: zone $zone, from node $from");
         }
     }
@@ -96,6 +96,7 @@ ok is_banned(0, 'orphan'), '... and holds here';
 ok wait_for(sub { ($cluster->master_of($slot) // $other) != $other }, 30),
     '... a replica takes over';
 within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
+spreads('each zone finds the new master', 2.5);
 spreads('after the failover');
 
 $_->stop for @nginx;
@@ -123,6 +124,7 @@ ok wait_for(sub {
     } @sentinels;
 }), '... a replica takes over';
 within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
+spreads('each zone finds the new master', 2.5);
 spreads('after the failover');
 
 $nginx[1]->crash;
