@@ -69,6 +69,7 @@ struct Asked {
         part.zone = &zones[i];
         part.claim.policy = &policies[i];
         part.claim.limit = 1 + input.number() % policies[i].limit_max(true);
+        part.pace = part.claim.limit;
         part.claim.cost = input.number() % (kRemoteMax + 2);
         part.claim.purpose = static_cast<Purpose>(input.below(5));
         part.claim.records = input.flag();
