@@ -76,7 +76,7 @@ $fleet->node(0)->serve(%{ $fleet->{directives} });
 $fleet->wait_ready;
 
 
-# A node that is stopped, and goes on
+# A node that is stopped, and goes on, while Redis hears the other one
 
 $fleet->release('k', $LIMIT);
 is $fleet->settled('k'), 0, 'all end';
@@ -140,6 +140,41 @@ for my $policy (qw(deny local allow)) {
     is $fleet->settled('r'), 0, '... until it ends';
     $fleet->finish;
 }
+
+
+# Redis does not hear the nodes, and has lost nothing.
+
+$fleet = LimitSliding::InFlight->new($redis, settings => $FAST,
+    zone => "inflight=$LIMIT on_error=deny");
+for my $round (1 .. 4) {
+    is $fleet->hold('f', 4, 0) + $fleet->hold('f', 6, 1), 0, "round $round: units are held";
+    $redis->freeze;
+    sleep $LIFE + 1;
+    $redis->thaw;
+    my $most = 0;
+    my $start = now;
+    while (now() < $start + $LIFE + 1) {
+        $fleet->hold('f', 2);
+        $most = max($most, $fleet->alive('f'));
+    }
+    is $most, $LIMIT, '... and count after Redis was stopped';
+    $fleet->wait_ready;
+    $fleet->release('f', $LIMIT);
+    is $fleet->settled('f'), 0, '... until they end';
+}
+
+$fleet->hold('o', $LIMIT);
+$redis->command(qw(CONFIG SET maxmemory 1));
+my $least = $LIMIT;
+my $full = now;
+while (now() < $full + $LIFE + 1) {
+    my $counted = $fleet->counted('o');
+    $least = $counted if $counted < $least;
+    sleep 0.1;
+}
+is $least, $LIMIT, 'a Redis without memory keeps holders alive';
+$redis->command(qw(CONFIG SET maxmemory 0));
+$fleet->finish;
 
 
 # Replies that are lost, late, or nonsense

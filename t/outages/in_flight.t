@@ -33,7 +33,21 @@ pass '... until Redis takes them';
 $fleet->finish;
 
 
-# A Redis that has just started answers, but grants nothing for three seconds.
+# A Redis that has not heard of any worker grants nothing for the time of a heartbeat after the
+# workers have started.
+
+$redis->stop;
+$redis->start;
+$fleet = LimitSliding::InFlight->new($redis, unready => 1, zone => 'inflight=10 on_error=deny');
+sleep 1.6;
+is $fleet->hold('first', 10), 0, 'the first requests of a Redis: none is rejected';
+my $metrics = $fleet->node(0)->get('/limits/metrics')->{body};
+like $metrics, qr/^limit_sliding_decisions_total\{zone="held",source="fallback"\} 0$/m,
+    '... nor decided by on_error';
+$fleet->finish;
+
+
+# A Redis that has just started answers, but grants nothing before.
 
 $redis->stop;
 $redis->start;
@@ -89,6 +103,28 @@ my @seconds = sort { $a <=> $b } map { outage($_) } 1 .. $ROUNDS;
 note join ' ', map { sprintf '%.2f', $_ } @seconds;
 cmp_ok $seconds[-1], '<=', 0.1, '... and hears of soon after it was away';
 
+$fleet->finish;
+$fake->stop;
+
+
+# Redis loses its data, and the workers report many keys again.
+
+my $KEYS = 1500;
+$redis->command('FLUSHALL');
+$fake = LimitSliding::FakeRedis->new($redis)->start;
+$fleet = LimitSliding::InFlight->new($redis, nodes => 1, server => $fake->server,
+    zone => 'inflight=10 on_error=deny', server_conf => <<'SERVER');
+    location /slow { limit_sliding zone=held; root .; try_files /nginx.conf =404; limit_rate 1; }
+SERVER
+$node = $fleet->node(0);
+my @slow = map { $node->send_request("/slow?key=slow$_") } 1 .. $KEYS;
+my $counted = sub { scalar @{ $redis->command('KEYS', '*:inflight') } };
+ok wait_for(sub { $counted->() == $KEYS }), "$KEYS keys are held";
+$fake->forget;
+$redis->command('FLUSHALL');
+ok wait_for(sub { $counted->() == $KEYS }), '... and reported again after a loss of data';
+cmp_ok $fake->stats->{most}, '<=', 17, '... by few calls at a time';
+@slow = ();
 $fleet->finish;
 $fake->stop;
 

@@ -18,9 +18,15 @@ my @commands = map { s/^\+//r } @more, '+mget', '+set', '+time';
 my $redis = LimitSliding::Redis->new->start;
 $redis->command(qw(ACL SETUSER), $_, @basic, @more) for @commands;
 
+# Returns a block whose data is apart from that of others: they share no grace.
+sub apart($user) {
+    my $prefix = "        key_prefix limit_sliding:$user:;\n";
+    return as_user($redis, $user, $user) =~ s/(?=^ *on_error)/$prefix/mr;
+}
+
 # two workers hold units of a key, and give them back
 my $nginx = LimitSliding::Test->new;
-$nginx->common(http => join('', map { as_user($redis, $_, $_) } @commands) . <<'HTTP');
+$nginx->common(http => join('', map { apart($_) } @commands) . <<'HTTP');
     limit_sliding_log_level off;
     add_header X-Source $limit_sliding_source always;
 HTTP
@@ -42,7 +48,7 @@ sub held() {
 
 # Returns the users whom Redis has refused the command that they lack.
 sub refused() {
-    my @entries = map { { @$_ } } @{ $redis->command(qw(ACL LOG)) };
+    my @entries = map { { @$_ } } @{ $redis->command(qw(ACL LOG 1000)) };
     return map { $_->{username} }
         grep { $_->{reason} eq 'command' && lc $_->{object} eq $_->{username} } @entries;
 }
@@ -50,12 +56,13 @@ sub refused() {
 ok wait_for(sub { held() == @commands }), "enough: @more";
 
 $redis->command(qw(ACL SETUSER), $_, "-$_") for @commands;
+$redis->command('FLUSHALL');    # so that workers take new heartbeats
 my %refused;
 wait_for(sub {
     held();
     %refused = map { $_ => 1 } refused();
     return keys %refused == @commands;
-});
+}, 30);
 ok $refused{$_}, "+$_ is needed" for @commands;
 
 $redis->command(qw(ACL SETUSER), $_, "+$_") for @commands;

@@ -235,7 +235,7 @@ void Scene::note(const Server &server, const Arguments &command, const Value &re
         words += " " + command[i];
     }
     trace("%s:%s", command[3].c_str(), words.c_str());
-    const bool is_beat = command[2] == "2" && command[3].compare(0, prefix.size(), prefix) == 0
+    const bool is_beat = command[2] == "3" && command[3].compare(0, prefix.size(), prefix) == 0
                          && command[4] == "p:holders";
     if (!is_beat || reply.elements.empty() || reply.elements[0].number == 0) { return; }
 

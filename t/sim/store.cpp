@@ -120,6 +120,13 @@ Value Store::run(const Arguments &args, int64_t now_ms) {
 
     if (name == "PSETEX") { return run({"SET", args[1], args[3], "PX", args[2]}, now_ms); }
 
+    if (name == "PTTL") {
+        Entry *entry = find(args[1], now_ms);
+        return Value::integer(entry == nullptr      ? -2
+                              : entry->ends_ms == 0 ? -1
+                                                    : entry->ends_ms - now_ms);
+    }
+
     if (name == "PEXPIRE") {
         Entry *entry = find(args[1], now_ms);
         if (entry != nullptr) { entry->ends_ms = now_ms + strtoll(args[2].c_str(), nullptr, 10); }

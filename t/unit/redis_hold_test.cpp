@@ -135,10 +135,15 @@ History::History(uint64_t seed) : random_(seed) {
  * written. */
 bool History::beat(Holder &holder, unsigned epoch) {
     Words words;
-    words.add("EVALSHA").add("%s", heartbeat_sha).add("2").add("p:holder:%s", holder.id);
-    words.add("p:holders").add("%u", epoch).add("%u", holder.epoch).add("%lld", since_);
-    redisReply *reply = words.add("%s", kLifeMs).add("0").run();
+    words.add("EVALSHA").add("%s", heartbeat_sha).add("3").add("p:holder:%s", holder.id);
+    words.add("p:holders")
+        .add("p:grace")
+        .add("%u", epoch)
+        .add("%u", holder.epoch)
+        .add("%lld", since_);
+    redisReply *reply = words.add("%s", kLifeMs).add("0").add("0").run();
     assert_int_equal(reply->elements, 3);
+    (void)Words().add("DEL").add("p:grace").number(); /* the model has no time */
 
     const bool is_written = reply->element[0]->integer == 1;
     assert_int_equal(is_written, holder.epoch == 0 || (holder.is_alive && epoch >= holder.epoch));
@@ -193,6 +198,7 @@ void History::check(Holder &holder, const Part &part, redisReply *reply, size_t 
 void History::send(Holder &holder, unsigned epoch, const Part *parts, size_t n) {
     Words words;
     words.add("EVALSHA").add("%s", hold_sha).add("").add("p:holder:%s", holder.id);
+    words.add("p:grace");
     for (const Part *part = parts; part != parts + n; part++) {
         words.add("k%zu", part->key);
         if (part->has_limit) { words.add("k%zu:limit", part->key); }
@@ -373,8 +379,8 @@ void a_key_has_many_holders(void **) {
 
     /* holder 1 has used 1 of 5,004 units, and wants 5: 3 are left beside those of 5,000 others */
     Words words;
-    words.add("EVALSHA").add("%s", hold_sha).add("3").add("p:holder:%016x", 1).add("k0");
-    words.add("k0:limit").add("1").add("%s", kLifeMs).add("1 5 5004");
+    words.add("EVALSHA").add("%s", hold_sha).add("4").add("p:holder:%016x", 1);
+    words.add("p:grace").add("k0").add("k0:limit").add("1").add("%s", kLifeMs).add("1 5 5004");
     redisReply *reply = words.run();
     assert_int_equal(reply->elements, 3);
     assert_int_equal(reply->element[0]->integer, 1);
@@ -387,12 +393,60 @@ void a_key_has_many_holders(void **) {
     assert_int_equal(Words().add("STRLEN").add("k0").number(), bytes_of_living);
 }
 
+/* Sends a heartbeat of the first epoch.  Returns the ms of the grace. */
+long long beat(unsigned id, unsigned last, const char *since, const char *has_unreported) {
+    Words words;
+    words.add("EVALSHA").add("%s", heartbeat_sha).add("3").add("p:holder:%016x", id);
+    words.add("p:holders").add("p:grace").add("1").add("%u", last).add("%s", since);
+    redisReply *reply = words.add("%s", kLifeMs).add("0").add("%s", has_unreported).run();
+    const long long left = reply->element[2]->integer;
+    assert_int_equal(reply->element[0]->integer, last == 0);
+    freeReplyObject(reply);
+    return left;
+}
+
+/* The first element of the reply to a wish for a unit, and the granted units. */
+void assert_take(unsigned id, bool is_in_grace, long long granted) {
+    Words words;
+    words.add("EVALSHA").add("%s", hold_sha).add("4").add("p:holder:%016x", id).add("p:grace");
+    words.add("k0").add("k0:limit").add("1").add("%s", kLifeMs).add("1 1 10");
+    redisReply *reply = words.run();
+    assert_int_equal(reply->element[0]->integer > 1, is_in_grace);
+    assert_int_equal(reply->element[1]->integer, granted);
+    freeReplyObject(reply);
+}
+
+void a_grace_grants_nothing(void **) {
+    const long long life = strtoll(kLifeMs, nullptr, 10);
+    const auto end_grace = [] { (void)Words().add("DEL").add("p:grace").number(); };
+
+    Words().add("FLUSHALL").number();
+    assert_in_range(beat(1, 0, "0", "0"), 1, life / 2);
+    assert_take(1, true, 0);
+    assert_in_range(beat(2, 0, "0", "0"), 1, life / 2);
+    assert_true(beat(2, 0, "0", "1") > life / 2); /* until it has reported */
+
+    end_grace();
+    assert_int_equal(beat(2, 0, "0", "1"), 0); /* a new holder has no units */
+    assert_take(1, false, 1);
+
+    assert_true(beat(3, 1, "7", "0") > life / 2); /* another server has heard this holder */
+    assert_take(1, true, 0);
+    assert_int_equal(Words().add("PEXPIRE").add("p:grace").add("1000").number(), 1);
+    assert_true(beat(4, 1, "8", "0") > life / 2);
+
+    /* not for ever */
+    Words().add("SET").add("p:grace").add("1").add("PX").add("1000").number();
+    assert_in_range(beat(2, 0, "0", "1"), 1, 1000);
+}
+
 } // namespace
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_are_as_in_the_model),
         cmocka_unit_test(a_key_has_many_holders),
+        cmocka_unit_test(a_grace_grants_nothing),
     };
 
     return cmocka_run_group_tests_name("redis hold", tests, start, stop);

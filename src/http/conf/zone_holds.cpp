@@ -100,7 +100,11 @@ bool enter_holds(ngx_log_t *log, const Zones &zones) {
         zone->worker.holdings = Holdings(zone->memory.table, zone->memory.aside.ledger, seat);
     }
 
-    for_each_redis(zones, [=](Redis &redis) { redis.client.seat = seat; });
+    for_each_redis(zones, [=](Redis &redis) {
+        redis.client.seat = seat;
+        /* Redis hears of this worker before requests do */
+        (void)get_holder(redis);
+    });
     recover(zones, seat);
     init_event<search_dead>(search.timer, search);
     search.timer.cancelable = 1; /* an exiting worker does not wait for the timer */

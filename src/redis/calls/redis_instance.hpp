@@ -104,7 +104,7 @@ struct Client {
     Settling settling;
     Notices notices;
     MemoryErrand *memory; /* nullptr until the memory of the servers was asked for */
-    UnitHolder *holder;   /* this worker in zones with inflight=; nullptr until it held units */
+    UnitHolder *holder;   /* this worker in zones with inflight=; nullptr: not yet */
     size_t seat;          /* of this worker, if there are zones with inflight= */
 };
 

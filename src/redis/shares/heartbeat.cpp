@@ -23,9 +23,6 @@ constexpr ngx_msec_t kBeatMs = 1000;
 /* The ms after which a holder looks again whether Redis may be asked. */
 constexpr ngx_msec_t kLookMs = 100;
 
-/* The ms for which a holder sends heartbeats after its last use, if it has no units. */
-constexpr ngx_msec_t kRestMs = 60 * 1000;
-
 /* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
 constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
 
@@ -33,13 +30,14 @@ UnitHolder &holder_of(Errand &errand) { return static_cast<UnitHolder &>(errand)
 
 /* ---- shares ---- */
 
-/* Fails the waiters that no message under way asks for. */
-void fail_unasked(Share &share) {
-    for (Waiter &waiter : share.waiters) {
-        tell_waiter(waiter, Told::kFailed);
-    }
+/* Returns true if Redis may grant units that requests of this holder use. */
+bool has_unreported(UnitHolder &holder) {
+    if (holder.is_registered && !is_in_grace(holder)) { return false; }
 
-    share.units = 0;
+    for (const Share &share : shares_of(holder)) {
+        if (!share.is_known && share.used != 0) { return true; }
+    }
+    return false;
 }
 
 /* Redis has confirmed an epoch, so messages may be sent.  With `is_first`, the holder has a new id,
@@ -81,10 +79,10 @@ void repeat_messages(UnitHolder &holder) {
         if (!is_old && !holder.has_failed) { break; }
 
         share.has_failed = false;
-        if (is_old && share.state == ErrandState::kIdle) {
-            send(share);
-        } else {
+        if (!is_old || share.state != ErrandState::kIdle) {
             ask_done(share);
+        } else if (!send_quietly(share)) {
+            return;
         }
     }
 
@@ -121,14 +119,16 @@ bool put(Node &node, ErrandCall &call) {
     const bool is_new = holder.connection != node.nconnected;
     const Arg args[] = {call.whole ? "EVAL" : "EVALSHA",
                         call.whole ? heartbeat_script() : view(redis.heartbeat_sha1),
-                        "2",
+                        "3",
                         name.key(redis),
                         {view(redis.settings.key_prefix), "holders"},
+                        {view(redis.settings.key_prefix), kGraceName},
                         append_digits(&last, holder.next_epoch),
                         append_digits(&last, holder.epoch),
                         append_digits(&last, holder.since),
                         append_digits(&last, kHolderLifeMs),
-                        is_new ? "1" : "0"};
+                        is_new ? "1" : "0",
+                        has_unreported(holder) ? "1" : "0"};
     return put_call(node, call, args);
 }
 
@@ -165,10 +165,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     UnitHolder &holder = holder_of(take_errand(call));
     node_answered(node);
     holder.since = static_cast<uint64_t>(numbers[1]);
-    if (numbers[2] != 0) {
-        holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(numbers[2]);
-    }
-
+    holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(numbers[2]);
     told(holder, node, numbers[0] == 1, call.sent_us);
 }
 
@@ -182,11 +179,6 @@ void failed(Errand &errand, Failure failure) {
 constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed, nullptr, false};
 
 void tick(UnitHolder &holder) {
-    if (ngx_current_msec - holder.used > kRestMs && ngx_queue_empty(&holder.shares)) {
-        holder.is_registered = false;
-        return;
-    }
-
     /* a heartbeat that is due must not come later than Redis itself, or the holder dies */
     if (is_away(*holder.redis)) {
         ngx_add_timer(&holder.timer, kLookMs);
@@ -208,7 +200,10 @@ UnitHolder *create_holder(Redis &redis) {
     init_event<tick>(holder->timer, *holder);
     holder->timer.cancelable = 1; /* requests keep an exiting worker, not their heartbeat */
     bury_holder(redis, redis.client.seat);
-    return set_id(*holder) ? holder : nullptr;
+    if (!set_id(*holder)) { return nullptr; }
+
+    ngx_add_timer(&holder->timer, 0);
+    return holder;
 }
 
 } // namespace
@@ -217,10 +212,6 @@ UnitHolder *get_holder(Redis &redis) {
     UnitHolder *&holder = redis.client.holder;
     if (holder == nullptr) { holder = create_holder(redis); }
 
-    if (holder != nullptr) {
-        holder->used = ngx_current_msec;
-        if (!holder->timer.timer_set) { ngx_add_timer(&holder->timer, kBeatMs); }
-    }
     return holder;
 }
 

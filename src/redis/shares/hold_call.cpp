@@ -70,9 +70,9 @@ bool join(ErrandCall &call, Errand &errand) {
     return true;
 }
 
-/* EVALSHA, the script, the number of keys, the heartbeat, epoch and life; and for each key two
- * names and the numbers. */
-constexpr size_t kArgs = 6 + 3 * kErrandsPerCall;
+/* EVALSHA, the script, the number of keys, the heartbeat, the grace, epoch and life; and for each
+ * key two names and the numbers. */
+constexpr size_t kArgs = 7 + 3 * kErrandsPerCall;
 
 bool put(Node &node, ErrandCall &call) {
     static Arg args[kArgs];
@@ -82,7 +82,8 @@ bool put(Node &node, ErrandCall &call) {
     args[0] = call.whole ? "EVAL" : "EVALSHA";
     args[1] = call.whole ? hold_script() : view(node.redis->hold_sha1);
     args[3] = name.key(*node.redis);
-    size_t n = 4;
+    args[4] = {view(node.redis->settings.key_prefix), kGraceName};
+    size_t n = 5;
     for (Errand &errand : call.errands) {
         const Share &share = share_of(errand);
         const AskPart &part = share.parts[0];
@@ -160,6 +161,11 @@ void told(Share &share, const HoldAnswer &answer) {
     share.has_failed = false;
     share.granted = share.base + static_cast<uint64_t>(answer.granted);
     share.others = static_cast<uint64_t>(answer.total) - share.granted;
+    if (is_in_grace(holder)) {
+        return_waiters(share);
+        fail_unasked(share);
+        return;
+    }
 
     const bool is_full = answer.granted < static_cast<int64_t>(share.wanted);
     if (is_full) { share.refused_until = ngx_current_msec + kRefusedMs; }
@@ -187,7 +193,13 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (reply.numbers[0] == 0) {
+    const int64_t grace_ms = reply.numbers[0] - 1;
+    if (grace_ms > static_cast<int64_t>(kHolderLifeMs)) {
+        node.blame(reply);
+        return;
+    }
+
+    if (grace_ms < 0) {
         UnitHolder &holder = *share_of(call.errands.front()).holder;
         while (!call.errands.empty()) {
             Share &share = share_of(take_errand(call));
@@ -197,6 +209,11 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
 
         renew_epoch(holder);
         return;
+    }
+
+    if (grace_ms > 0) {
+        UnitHolder &holder = *share_of(call.errands.front()).holder;
+        holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms);
     }
 
     ScriptReply script_reply(reply);

@@ -87,6 +87,24 @@ void timer_ended(Share &share) {
     ask_done(share);
 }
 
+/* Notes that a quiet message has ended, and after the last one sends the next ones. */
+void end_quiet(Share &share) {
+    UnitHolder &holder = *share.holder;
+    share.is_quiet = false;
+    if (--holder.nquiet != 0 || !holder.has_more || !is_ready(holder)) { return; }
+
+    /* shares are in order of their last message, so those that wait come first */
+    holder.has_more = false;
+    for (Share &next : shares_of(holder)) {
+        if (next.state != ErrandState::kIdle || next.is_quiet || !must_send(next)) { continue; }
+
+        if (!send_quietly(next)) {
+            holder.has_more = true;
+            return;
+        }
+    }
+}
+
 /* Keeps the connection of an exiting worker while there are shares. */
 void keep_connection(UnitHolder &holder) {
     holder.redis->client.nodes.node->is_kept = !shares_of(holder).empty();
@@ -144,16 +162,38 @@ void set_unknown(Share &share) {
     share.granted = 0;
 }
 
+void fail_unasked(Share &share) {
+    for (Waiter &waiter : share.waiters) {
+        tell_waiter(waiter, Told::kFailed);
+    }
+
+    share.units = 0;
+}
+
+bool send_quietly(Share &share) {
+    UnitHolder &holder = *share.holder;
+    if (holder.nquiet >= kQuietMax) { return false; }
+
+    holder.nquiet++;
+    share.is_quiet = true;
+    send(share);
+    return true;
+}
+
 bool rest(Ask &ask) {
     Share &share = share_of(ask);
     UnitHolder &holder = *share.holder;
     if (share.state != ErrandState::kIdle) { return true; }
 
+    if (share.is_quiet) { end_quiet(share); }
+
     if (must_send(share)) {
-        if (is_ready(holder)) {
-            send(share);
-        } else {
+        if (!is_ready(holder)) {
             register_holder(holder);
+        } else if (share.units != 0) {
+            send(share);
+        } else if (!send_quietly(share)) {
+            holder.has_more = true;
         }
         return true;
     }

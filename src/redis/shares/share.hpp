@@ -44,6 +44,7 @@ struct Share : Ask {
     bool is_known;            /* no message was lost, or refused, since the last reply */
     bool has_failed; /* a message has failed, so only waiters make the next one due at once */
     bool is_soon;    /* the timer is not for kKeptMs */
+    bool is_quiet;   /* the message under way is one of UnitHolder::nquiet */
 
     /* Returns true if the message under way takes units, or looks, under a limit. */
     bool has_limit() const { return wanted != 0 || asked_units != 0; }
@@ -101,6 +102,12 @@ void tell(Share &share, WaiterList &waiters, bool decides_all);
 
 /* Notes that Redis may not count the granted units.  The units are sent again. */
 void set_unknown(Share &share);
+
+/* Fails the waiters that no message under way asks for. */
+void fail_unasked(Share &share);
+
+/* Sends a message that no request waits for.  Returns false if enough of them are under way. */
+bool send_quietly(Share &share);
 
 /* AskKind::rest: sends a message if one is due.  Returns false if the share has no units. */
 bool rest(Ask &ask);

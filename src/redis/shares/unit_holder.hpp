@@ -16,8 +16,11 @@
  * slower, or if the worker is stopped for a moment.
  *
  * If the heartbeat has expired, or Redis has lost its memory, the holder takes another id, under
- * which it sends all units again.  Units under the old id do not count any more.  After a loss of
- * memory, no holder asks for further units until each of them has sent its units, or has died.
+ * which it sends all units again, a bounded number at a time.  Units under the old id do not count
+ * any more.
+ *
+ * If Redis has lost its memory, or has not heard the holders for another reason, it grants nothing
+ * for a while, a grace, which lasts until each holder has sent its units, or has died.
  */
 
 #pragma once
@@ -30,6 +33,13 @@ namespace limit_sliding {
 /* The ms after which Redis deletes a heartbeat, and the ms for which its holder is valid. */
 constexpr ngx_msec_t kHolderLifeMs = 3000;
 constexpr ngx_msec_t kValidMs = 2500;
+
+/* The most messages under way that no request waits for.  More of them may take Redis so long that
+ * the last one fails, and the connection with it. */
+constexpr ngx_uint_t kQuietMax = 256;
+
+/* The name of the grace behind the prefix of keys. */
+constexpr std::string_view kGraceName = "holders:grace";
 
 /* The name of a heartbeat behind the prefix of keys: "holder:" and the id of the holder in hex. */
 struct HeartbeatName {
@@ -52,14 +62,16 @@ struct UnitHolder : Errand {
     ngx_msec_t grace_until;  /* ms until which Redis must grant no units */
     ngx_uint_t connection;   /* Node::nconnected of the last confirmed heartbeat */
     ngx_msec_t tried;        /* ms of the last heartbeat that was sent */
-    ngx_msec_t used;         /* ms of the last use */
     ngx_event_t timer;       /* for the next heartbeat */
     ngx_queue_t shares;      /* shares_of() */
     bool is_registered;      /* the epoch is confirmed, and no call was lost since */
+    ngx_uint_t nquiet;       /* messages under way that no request waits for */
+    bool has_more;           /* more such messages are due, and wait for the end of the others */
     bool has_failed;         /* messages have failed since the last tick */
 };
 
-/* Returns this worker as a holder of units in the Redis; nullptr: there is no memory. */
+/* Returns this worker as a holder of units in the Redis; nullptr: there is no memory.  The first
+ * call makes it send heartbeats. */
 UnitHolder *get_holder(Redis &redis);
 
 /* Returns true if Redis counts the units of the holder now.  Reads the clock anew. */

@@ -34,6 +34,7 @@ use v5.36;
 use Errno qw(EAGAIN EINTR);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
+use List::Util qw(max);
 use Socket qw(IPPROTO_TCP SOL_SOCKET TCP_NODELAY);
 use Time::HiRes ();
 
@@ -99,6 +100,7 @@ sub reset($self) {
 #   commands   { NAME => how many }, in capital letters
 #   decided    { key => how many times its decision was asked for }, those that
 #              Redis answered by NOSCRIPT left out
+#   most       the most commands of a connection that had no reply at a time
 #   replied    when the last piece of a reply had been sent, in seconds of UTC
 #   first      the first bytes of the last connection
 sub stats($self) {
@@ -196,7 +198,7 @@ sub _lose($socket, $on) {
 
 sub _forget($self) {
     $self->{stats} = { accepted => 0, commands => {}, decided => {},
-        first => '', replied => 0 };
+        first => '', replied => 0, most => 0 };
 }
 
 sub _accept($self) {
@@ -283,6 +285,7 @@ sub _client_said($self, $c) {
 
         push @{ $c->{asked} },
             { name => $command, decision => $decision, keys => \@keys };
+        $self->{stats}{most} = max($self->{stats}{most}, scalar @{ $c->{asked} });
         _put($c->{server}, $raw) if $c->{server}{socket};
         _flush($c->{server})     if $c->{server}{socket};
         if ($decision && $mode eq 'drop') {

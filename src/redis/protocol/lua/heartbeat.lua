@@ -5,17 +5,20 @@
 -- heartbeat, which it writes again every second.
 --
 -- KEYS[1]  the heartbeat; the value is the holder's epoch
--- KEYS[2]  "TIME RUN": since when, in ms, this server has counted units, and
---          its run_id, or nothing without the right to INFO
+-- KEYS[2]  "TIME RUN": since when, in ms, this server has heard holders without
+--          a pause as long as the life of a heartbeat, and its run_id, or
+--          nothing without the right to INFO
+-- KEYS[3]  the grace: while it exists, hold.lua grants nothing, because holders
+--          may not have reported their units; the value is the ms of its begin
 -- ARGV     the epoch; the last epoch that the holder knows to be confirmed, 0:
 --          none; the TIME that it knows; the life of the heartbeat in ms; 1 if
---          the connection is new, so that this may be another server
+--          the connection is new, so that this may be another server; 1 if the
+--          holder has units that it has not reported
 --
 -- The reply is three integers: 1 if the heartbeat was written; 0 if it has
 -- expired, or the server has lost units, since the last epoch was confirmed,
 -- because a late call must revive neither a holder whose units others may have
--- got, nor an old epoch; the TIME; and the ms until all holders, which may not
--- have reported to a new server yet, have either reported or died.
+-- got, nor an old epoch; the TIME; and the ms until the grace ends.
 
 --@ chunk heartbeat
 local call, match = redis.call, string.match
@@ -23,18 +26,38 @@ local T = call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local epoch, last, life = ARGV[1] + 0, ARGV[2] + 0, ARGV[4] + 0
 local seen = tonumber(call('GET', KEYS[1]) or '')
 local since, run = match(call('GET', KEYS[2]) or '', '^(%d+) (%x*)$')
+local known, id = since, run
 if ARGV[5] == '1' or not since then
   local info = redis.pcall('INFO', 'server')
-  local id = type(info) == 'string' and match(info, 'run_id:(%x+)') or run or ''
-  if id ~= run then
-    since = string.format('%.0f', now)
-    call('SET', KEYS[2], since .. ' ' .. id)
-  end
+  id = type(info) == 'string' and match(info, 'run_id:(%x+)') or run or ''
+  if id ~= run then since = string.format('%.0f', now) end
 end
-local is_counted = last == 0
-  or seen and seen >= last and since == ARGV[3]
-is_counted = is_counted and epoch >= (seen or 0)
-if is_counted then call('SET', KEYS[1], ARGV[1], 'PX', life) end
-local left = since + life - now
-if left < 0 or left > life then left = 0 end
+
+-- A holder that knows another TIME may be the first one of many.  A server that
+-- has heard no holder is new to all of them, or the others beat soon.
+local grace = last ~= 0 and since ~= ARGV[3] and life
+  or since ~= known and math.floor(life / 2) or 0
+local begun = tonumber(call('GET', KEYS[3]) or '')
+if begun then
+  if (ARGV[6] == '1' or grace == life) and now - begun < 10 * life then
+    call('PEXPIRE', KEYS[3], life)
+  end
+elseif grace > 0 then
+  call('SET', KEYS[3], string.format('%.0f', now), 'PX', grace)
+end
+if since ~= known then
+  call('SET', KEYS[2], since .. ' ' .. id, 'PX', life)
+else
+  call('PEXPIRE', KEYS[2], life)
+end
+
+-- PEXPIRE needs no memory, so holders live in a server that is full.
+local is_counted = (last == 0 or seen and seen >= last and since == ARGV[3])
+  and epoch >= (seen or 0)
+if is_counted and seen == epoch then
+  call('PEXPIRE', KEYS[1], life)
+elseif is_counted then
+  call('SET', KEYS[1], ARGV[1], 'PX', life)
+end
+local left = math.max(call('PTTL', KEYS[3]), 0)
 return {is_counted and 1 or 0, since + 0, left}

@@ -3,8 +3,8 @@
 -- A separate script: it sets the units that a holder, see heartbeat.lua, has of
 -- some keys.
 --
--- KEYS  the heartbeat of the holder; of each key its units, KEY; and, if there
---       is a LIMIT, KEY:limit
+-- KEYS  the heartbeat of the holder; the grace; of each key its units, KEY;
+--       and, if there is a LIMIT, KEY:limit
 -- ARGV  the epoch of the holder; the life of the units in ms; of each key
 --       "BASE WANTED LIMIT": the units that requests hold, how many more are
 --       wanted, and the limit; or "BASE" to give units back; empty or left out
@@ -15,9 +15,10 @@
 -- granted: these requests run, whatever the limit is.
 --
 -- The reply is a flat array of integers: 0 if the epoch is not that of the
--- heartbeat, and nothing was changed; else 1, and of each key the granted units
--- beyond BASE and the units of all holders, and before both a negative number
--- if the key has an override, as in the reply of call.lua.
+-- heartbeat, and nothing was changed; else 1, or in a grace, when nothing is
+-- granted beyond BASE, 1 more than the ms that are left of it; and of each key
+-- the granted units beyond BASE and the units of all holders, and before both a
+-- negative number if the key has an override, as in the reply of call.lua.
 
 --@ chunk hold
 local call, match = redis.call, string.match
@@ -28,9 +29,10 @@ local got, life = call('MGET', unpack(KEYS)), ARGV[2]
 if got[1] ~= ARGV[1] then return {0} end
 
 -- Most keys of a call have the same numbers, and `mine` of the key before.
-local out, o, gone, ngone = {1}, 1, nil, 0
+local grace = got[2] and call('PTTL', KEYS[2]) or 0
+local out, o, gone, ngone = {1 + grace}, 1, nil, 0
 local base, wanted, head_limit, mine, mine_held
-local i, at = 2, 3
+local i, at = 3, 3
 while KEYS[i] do
   local text, key = ARGV[at], KEYS[i]
   if text and text ~= '' then
@@ -84,7 +86,7 @@ while KEYS[i] do
   end
 
   local granted = 0
-  if limit and limit - others > base then
+  if grace == 0 and limit and limit - others > base then
     granted = limit - others - base
     if granted > wanted then granted = wanted end
   end
