@@ -204,8 +204,8 @@ protected:
         uint64_t begin = 0;
         uint64_t number = 0;
 
-        /* The sum is rounded up to a line: the excess by whole steps, and `taken` by the rest, which
-         * moves the time at which the bucket was full. */
+        /* The sum is rounded up to a line: the excess by whole steps, and `taken` by the rest,
+         * which moves the time at which the bucket was full. */
         for (unsigned i = 0; i < 3; i++) {
             uint64_t since_ms = (full() - std::min(full(), taken) + limit_ - 1) / limit_;
             uint64_t above = taken + since_ms * limit_ - full();
@@ -576,8 +576,8 @@ private:
     }
 
     /* Returns the units beyond a full bucket, rounded down to the units of whole ms, or of whole
-     * steps if is_aside().  Another wide state may hold more than a full bucket, because its time may
-     * precede the admission. */
+     * steps if is_aside().  Another wide state may hold more than a full bucket, because its time
+     * may precede the admission. */
     uint64_t excess_of(uint64_t taken, uint64_t state) const {
         if (is_aside(state)) { return taken <= full() ? 0 : (taken - full()) / step() * step(); }
 
