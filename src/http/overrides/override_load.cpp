@@ -119,8 +119,10 @@ private:
     }
 
     bool read(OverridesLoad load) {
-        /* A new table has no readers yet, so it needs no marks. */
-        if (overrides_.file.identity.load(std::memory_order_relaxed) != 0) {
+        /* A new table has no readers yet, so it needs no marks.  A load that did not reach its end
+         * has left keys, with the offsets of then, but no identity. */
+        if (overrides_.file.identity.load(std::memory_order_relaxed) != 0
+            || overrides_.count() != 0) {
             if (!each_line(false, [&](const OverrideLine &line, const LineReader &lines) {
                     load.mark(line.hash, lines.at - begin_);
                 })) {
