@@ -283,8 +283,12 @@ public:
 
     void step() {
         ngx_cached_time->sec += input_.flag() ? input_.below(40) : 0;
-        expected_ = said_now().limits;
+        const Said said = said_now();
+        expected_ = said.limits;
         const string before = file_text();
+
+        /* a copy that is moved over itself is lost if its process dies or the disk is full */
+        if (said.overlaps) { until_full = kNever; }
 
         switch (input_.below(10)) {
         case 0:
