@@ -365,12 +365,15 @@ private:
             run_posted();
         });
 
-        /* Of a batch that its process did not live to answer, the first ones may be kept. */
+        /* Of a batch that its process did not live to answer, the first ones may be kept, of those
+         * that have room. */
         if (!lives) {
             zone.worker.writes = nullptr;
             Limits said = said_now().limits;
             bool is_kept = said == expected_;
             for (const OverrideWrite &order : orders) {
+                if (order.result == OverrideWrite::Result::kNoRoom) { continue; }
+
                 set(order);
                 is_kept = is_kept || said == expected_;
             }
