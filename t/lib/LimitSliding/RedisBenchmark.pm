@@ -68,8 +68,9 @@ sub ceilings(%opt) {
 # a call): blocks of calls that take a unit of each key, and give it back. NGINX must
 # go on, because Redis counts only holders that live.
 sub hold_blocks(%opt) {
-    my ($evalsha, $digest, $nkeys, $holder, $state, $limit, @numbers)
+    my ($evalsha, $digest, $nkeys, $holder, $grace, $state, $limit, @numbers)
         = _sent_command(%opt, names => qr/:\{/);
+    $state =~ /\{[\w-]{22}\}/ or die "key $state\n";
     my $unique = 0;
     return map {
         my $block = '';
@@ -77,9 +78,9 @@ sub hold_blocks(%opt) {
             my @names = map {
                 $state =~ s/\{[\w-]{22}\}/sprintf '{%022d}', ++$unique/er
             } 1 .. $opt{keys};
-            $block .= _command($evalsha, $digest, 1 + 2 * @names, $holder,
+            $block .= _command($evalsha, $digest, 2 + 2 * @names, $holder, $grace,
                 map({ ($_, s/\}\K.*/:limit/r) } @names), @numbers[0, 1], '0 1 1000');
-            $block .= _command($evalsha, $digest, 1 + @names, $holder, @names,
+            $block .= _command($evalsha, $digest, 2 + @names, $holder, $grace, @names,
                 @numbers[0, 1], 0);
         }
         $block . _command('ECHO', $MARK);
