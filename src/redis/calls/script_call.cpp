@@ -261,13 +261,13 @@ void note_error(Node &node, Reply &reply) {
     if (!node.is_broken()) { node_failed(node); }
 }
 
-void note_answered(Node &node, const ErrandCall &call) {
+void note_answered(Node &node, const ErrandCall &call, uint64_t now_us) {
     node_answered(node);
-    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+    node.redis->client.calls->latencies.add(now_us - call.sent_us);
 }
 
-void note_clock(Node &node, const ErrandCall &call, int64_t server_ms) {
-    const int64_t back_ms = node.note_clock(server_ms, call.sent_us);
+void note_clock(Node &node, const ErrandCall &call, int64_t server_ms, uint64_t now_us) {
+    const int64_t back_ms = node.note_clock(server_ms, call.sent_us, now_us);
     const Redis &redis = *node.redis;
     if (back_ms == 0 || !is_due_once(redis.shared->clock_told)) { return; }
 
@@ -304,8 +304,9 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         }
     }
 
-    note_clock(node, call, reply.numbers[0]);
-    note_answered(node, call);
+    const uint64_t now_us = clock_us();
+    note_clock(node, call, reply.numbers[0], now_us);
+    note_answered(node, call, now_us);
 }
 
 int64_t ScriptReply::take() {

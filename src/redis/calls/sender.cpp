@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -82,7 +83,7 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     const std::string_view error = view(reply.text, reply.len);
     const int64_t late_ms = call.was_late ? 0 : late_at_ms(error);
     if (late_ms > 0) {
-        (void)node.note_clock(late_ms, call.sent_us);
+        (void)node.note_clock(late_ms, call.sent_us, clock_us());
         call.was_late = true;
     }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 #include "redis/calls/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
@@ -229,7 +230,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         ask_done(share);
     }
 
-    note_answered(node, call);
+    note_answered(node, call, clock_us());
 }
 
 void failed(Errand &errand, Failure failure) {

@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -110,13 +109,13 @@ ngx_int_t Node::open() {
     return NGX_AGAIN;
 }
 
-int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us) {
+int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us) {
     /* clocks are adjusted, too, by less than this */
     constexpr int64_t kStepMs = 100;
     const int64_t most_ms = server_ms - static_cast<int64_t>(sent_us / 1000);
     const int64_t back_ms = clock_ahead_ms != 0 ? clock_least_ms - most_ms : 0;
     clock_ahead_ms = most_ms;
-    clock_least_ms = server_ms - static_cast<int64_t>(clock_us() / 1000);
+    clock_least_ms = server_ms - static_cast<int64_t>(now_us / 1000);
     return back_ms > kStepMs ? back_ms : 0;
 }
 
