@@ -143,8 +143,8 @@ struct Node : Pipeline {
     }
 
     /* Notes that the server's clock showed this time in a call that was sent at `sent_us`, and
-     * answered at `now_us`.  Returns the ms by which the clock was set back since the last call, at least;
-     * 0: it was not. */
+     * answered at `now_us`.  Returns the ms by which the clock was set back since the last call, at
+     * least; 0: it was not. */
     int64_t note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us);
 
     /* Returns true if errands are due at the node. */
