@@ -56,6 +56,9 @@ for my $zone (@ZONES) {
     $redis->freeze;
     my ($passed, $sources) = load("$path=$zone", 8);
     is "$passed $sources->{fallback}", '8 8', '... until it hangs: on_error decides';
+    $nginx->reload;
+    ($passed, $sources) = load("$path=$zone", 8);
+    is "$passed $sources->{fallback}", '8 8', '... as in workers that know no clock of it';
 
     # the limit is whole again in the window after the next one
     sleep 20;
@@ -70,9 +73,12 @@ for my $zone (@ZONES) {
 for my $seconds (-86_400, -3600, -1, 1, 3600, 86_400) {
     is +(load("/counter?key=clock$seconds", 3))[0], 3, "the clock of Redis, set by $seconds s";
     $clock->set(utc => $seconds);
-    my ($passed, $sources) = load("/counter?key=after$seconds", $LIMIT + 4);
-    is $passed, $LIMIT, '... the limit holds';
-    is $sources->{fallback} // 0, 0, '... by Redis';
+    for my $workers (qw(old new)) {
+        my ($passed, $sources) = load("/counter?key=$workers$seconds", $LIMIT + 4);
+        is $passed, $LIMIT, "... $workers workers: the limit holds";
+        is $sources->{fallback} // 0, 0, '... by Redis';
+        $nginx->reload;
+    }
     $clock->set(utc => 0);
 }
 

@@ -102,13 +102,10 @@ private:
     u_char *end_;
 };
 
-/* Returns the time of the server until which the node waits for a reply; kNever if the node does
- * not know the server's clock yet. */
+/* Returns the time of the server until which the node waits for a reply. */
 uint64_t deadline_ms(const Node &node) {
-    constexpr uint64_t kNever = (uint64_t{1} << 53) - 1;
     const auto now_ms = static_cast<int64_t>(clock_us() / 1000) + node.clock_ahead_ms;
-    return node.clock_ahead_ms != 0 ? static_cast<uint64_t>(now_ms) + node.settings->timeout
-                                    : kNever;
+    return static_cast<uint64_t>(now_ms) + node.settings->timeout;
 }
 
 /* The arguments of a call of the script. */

@@ -5,6 +5,7 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -90,6 +91,10 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     topology = role_of_node;
     endpoint = &server;
 
+    const ngx_time_t &utc = *ngx_timeofday();
+    clock_ahead_ms = utc.sec * 1000 + static_cast<int64_t>(utc.msec - clock_us() / 1000);
+    clock_least_ms = INT64_MIN / 2;
+
     due.init();
     init_event<flush_node>(flush, *this);
 }
@@ -113,7 +118,7 @@ int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us) {
     /* clocks are adjusted, too, by less than this */
     constexpr int64_t kStepMs = 100;
     const int64_t most_ms = server_ms - static_cast<int64_t>(sent_us / 1000);
-    const int64_t back_ms = clock_ahead_ms != 0 ? clock_least_ms - most_ms : 0;
+    const int64_t back_ms = clock_least_ms - most_ms;
     clock_ahead_ms = most_ms;
     clock_least_ms = server_ms - static_cast<int64_t>(now_us / 1000);
     return back_ms > kStepMs ? back_ms : 0;

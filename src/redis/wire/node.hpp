@@ -177,8 +177,8 @@ struct Node : Pipeline {
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
 
-    /* The ms by which the server's clock is ahead of clock_us(): at most, 0 if that is unknown;
-     * and at least. */
+    /* The ms by which the server's clock is ahead of clock_us(): at most, and at least.  Until the
+     * first reply, the server's clock is taken to be that of this machine. */
     int64_t clock_ahead_ms;
     int64_t clock_least_ms;
 
