@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 /* Units that wait to be told, in a small table, beside a list of them: whatever workers
- * do in whatever order, none is lost and none is told twice. */
+ * do in whatever order, none is lost, and only the reply to the last report counts. */
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@ using namespace limit_sliding;
 namespace {
 
 constexpr size_t kKeys = 10;
-constexpr size_t kBytes = sizeof(Outbox) + 2 * 128;
+constexpr size_t kBytes = sizeof(Outbox) + 2 * 224;
 constexpr uint64_t kIntervalMs = 100;
 
 class History {
@@ -64,14 +64,15 @@ private:
         if (evicted == 0) { return; }
 
         const auto lost = std::find_if(units_.begin(), units_.end(), [=](const auto &key) {
-            return key.second == evicted && outbox_->units(hash_of(key.first)) == 0;
+            return key.second == static_cast<int64_t>(evicted) && outbox_->units(hash_of(key.first)) == 0;
         });
         CHECK(lost != units_.end());
         lost->second = 0;
     }
 
     void add() {
-        const uint64_t units = 1 + input_.number() % UINT32_MAX;
+        const auto most = static_cast<int64_t>(input_.number() % UINT32_MAX);
+        const int64_t units = input_.flag() ? 1 + most : -1 - most;
         uint64_t due_ms = 0, evicted = 0;
         const auto added = outbox_->add(hash(), units, now_ms_, kIntervalMs, &due_ms, &evicted);
         note_evicted(evicted);
@@ -81,40 +82,44 @@ private:
     }
 
     void take() {
-        uint64_t units, due_ms = 0;
-        const auto took
-            = outbox_->take(hash(), now_ms_, input_.below(200000), input_.flag(), &units, &due_ms);
-        CHECK(units == (took == Outbox::Took::kTaken ? units_[key_] : 0));
+        Outbox::Report report = {};
+        uint64_t due_ms = 0;
+        const auto took = outbox_->take(hash(), now_ms_, input_.below(200000), input_.flag(),
+                                        1 + key_, &report, &due_ms);
         if (took == Outbox::Took::kLater) { CHECK(due_ms > now_ms_); }
 
         if (took == Outbox::Took::kTaken) {
-            taken_[key_] = units;
-            units_[key_] = 0;
+            CHECK(report.units == units_[key_] && report.life == 1 + key_);
+            reports_[key_] = report;
         }
     }
 
     void done() {
-        const auto taken = taken_.find(key_);
-        if (taken == taken_.end()) { return; }
+        const auto found = reports_.find(key_);
+        if (found == reports_.end()) { return; }
 
-        const bool again = input_.flag();
+        const Outbox::Report report = found->second;
         Outbox::Rest rest = {};
-        rest.units = again ? taken->second : 0;
+        const int64_t told = input_.flag() ? report.units : 0;
+        if (outbox_->acknowledge(hash(), report, report.acked + told)) {
+            CHECK(told == 0 || !outbox_->acknowledge(hash(), report, report.acked));
+            rest.told = told;
+        }
+
         rest.look = input_.flag();
         rest.due_ms = now_ms_ + kIntervalMs;
         rest.wait_ms = input_.below(1000);
         rest.look_ms = now_ms_ + input_.below(1000);
 
         uint64_t due_ms = 0;
-        const auto added = outbox_->done(hash(), now_ms_, rest, &due_ms);
-        if (added != Outbox::Added::kFull) {
-            units_[key_] = std::min<uint64_t>(UINT32_MAX, units_[key_] + rest.units);
-        }
-
+        const int64_t before = outbox_->units(hash());
+        const auto added = outbox_->done(hash(), now_ms_, report, rest, &due_ms);
+        units_[key_] = outbox_->units(hash());
+        CHECK(units_[key_] == before - rest.told || units_[key_] == 0);
         if (added == Outbox::Added::kSend) { check_due(due_ms); }
 
         CHECK(added != Outbox::Added::kDone || units_[key_] == 0);
-        taken_.erase(taken);
+        reports_.erase(found);
     }
 
     void look() {
@@ -126,25 +131,26 @@ private:
 
         note_evicted(evicted);
 
-        const Outbox::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
+        const Outbox::Seen seen = {static_cast<int64_t>(input_.number()), input_.number(), now_ms_,
+                                   input_.number(), input_.number()};
         outbox_->set_seen(hash(), seen);
         const Outbox::Seen known = outbox_->seen(hash(), now_ms_);
-        CHECK(known.at_ms <= now_ms_ && known.used <= seen.used);
+        CHECK(known.at_ms <= now_ms_ && known.reserved <= seen.reserved);
     }
 
     void subtract() {
         const uint64_t wanted = input_.number();
         const uint64_t subtracted = outbox_->subtract(hash(), wanted);
-        CHECK(subtracted == std::min(wanted, units_[key_]));
-        units_[key_] -= subtracted;
+        CHECK(subtracted == std::min<uint64_t>(wanted, std::max<int64_t>(units_[key_], 0)));
+        units_[key_] -= static_cast<int64_t>(subtracted);
     }
 
     fuzz::Input &input_;
     Outbox *outbox_;
     uint64_t now_ms_ = 1000000;
     uint64_t key_ = 0;
-    std::map<uint64_t, uint64_t> units_; /* that wait, of each key */
-    std::map<uint64_t, uint64_t> taken_; /* under way */
+    std::map<uint64_t, int64_t> units_; /* that wait, of each key */
+    std::map<uint64_t, Outbox::Report> reports_; /* under way */
     alignas(64) uint8_t memory_[kBytes];
 };
 

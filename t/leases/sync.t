@@ -354,11 +354,11 @@ $nginx[0]->statuses(20, '/slow?key=a');
 $nginx[0]->reload;
 told('slow', 'a', 20, 'what is pending as workers exit is told');
 
-# New workers leave what they admit to one that exits, and whose call is under way. What
-# Redis has no room for then is sent by nobody.
+# New workers leave what they admit to one that exits, and whose call is under way. Of what
+# Redis has no room for then, the units of two intervals wait for the next request.
 sub unsettled() { return api($nginx[0])->{redis}{shared}{unsettled} }
 
-for my $case ([ left => 0, 4, 0 ], [ full => 8, 10, 2 ]) {
+for my $case ([ left => 0, 4, 0 ], [ full => 8, 10, 1 ]) {
     my ($key, $others, $used, $in_vain) = @$case;
     $nginx[1]->statuses($others, "/few?key=$key");
     told('few', $key, $others, "another node has used $others", 2);

@@ -79,10 +79,7 @@ is wait_both($nginx, 'b', sub {
 }), '200 429', '... one of which is rejected';
 sleep 0.05;
 is used($nginx, 'b'), 1, '... it is given back';
-TODO: {
-    local $TODO = 'the node may still count what was given back';
-    is $nginx->statuses($LIMIT, '/told?key=b'), '200 200 200 429', '... the limit holds';
-}
+is $nginx->statuses($LIMIT, '/told?key=b'), '200 200 200 429', '... the limit holds';
 sleep 0.05;
 is used($nginx, 'b'), $LIMIT, '... and Redis knows of all';
 $nginx->finish_one;
@@ -117,7 +114,8 @@ $nginx->finish_one;
 
 
 # A cost for which Redis has room only in later windows, and replies that take longer than a
-# window: no unit is taken for one of a window that has ended.
+# window: no unit is taken for one of a window that has ended, but for those that the node has
+# paid off before Redis heard of them.
 
 my $slow = LimitSliding::FakeRedis->new($told)->start;
 $nginx = LimitSliding::Test->new(worker_processes => 1)->serve(
@@ -133,5 +131,6 @@ is $nginx->statuses(1, '/told?key=settled&cost=20000'), '200', 'slow replies: a 
 sleep 3;
 $slow->mode('pass');
 ok wait_for(sub { used($nginx, 'settled') > 50 }), '... over many windows';
-is api($nginx)->{redis}{slow}{unsettled}, 0, '... and nothing of it is lost';
+cmp_ok api($nginx)->{redis}{slow}{unsettled}, '<=', 2 * 100,
+    '... and nothing of it is lost after the first reply';
 $nginx->finish;

@@ -119,7 +119,9 @@ int struct_unpack(lua_State *lua) {
 
         luaL_checkstack(lua, 2, "too many results");
         const bool is_signed = *p == 'i';
-        lua_pushnumber(lua, is_signed ? static_cast<lua_Number>(static_cast<int64_t>(number))
+        const auto unused = static_cast<unsigned>(64 - 8 * size);
+        const auto with_sign = static_cast<int64_t>(number << unused) >> unused;
+        lua_pushnumber(lua, is_signed ? static_cast<lua_Number>(with_sign)
                                       : static_cast<lua_Number>(number));
         n++;
     }

@@ -317,7 +317,7 @@ void note_run(const Server &, const Arguments &command, const Value &reply) {
             if (place < command.size() && !command[place].empty()) { head = command[place]; }
 
             const auto purpose = static_cast<Purpose>(head.at(1));
-            const bool is_held = head.at(9) != 0;
+            const bool is_synced = head.at(9) == 2, has_name = head.at(9) != 0;
             const bool is_settled = purpose == Purpose::kGiveBack || purpose == Purpose::kCharge;
             if (i == 0) {
                 m = static_cast<size_t>(head.at(2));
@@ -331,8 +331,9 @@ void note_run(const Server &, const Arguments &command, const Value &reply) {
             /* no key has an override, so only one that owes has a negative number */
             const bool is_counter = plan.policy.algorithm == Algorithm::kCounter;
             at += is_negative(at) ? 3 : 0;
-            at += (is_settled || is_counter ? 1 : remote_values(plan.policy, 0)) + is_held;
-            key += plan.topology == Topology::kCluster ? 1 : 2 + plan.settles + is_held;
+            at += (is_settled || is_counter ? 1 : remote_values(plan.policy, 0)) + has_name
+                  + 2 * is_synced;
+            key += plan.topology == Topology::kCluster ? 1 : 2 + plan.settles + has_name;
         }
     }
     if (at != reply.elements.size()) {

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Units that a node is to tell Redis of: exactly those that were added are taken. */
+/* Units that a node is to tell Redis of: exactly those that were added are told. */
 
 #include "support.hpp"
 
@@ -13,39 +13,54 @@ using namespace limit_sliding;
 #define NOW_MS 1000000ull
 #define INTERVAL_MS 100
 #define MOST_MS 3000
-#define BYTES(sets) (64 + 128 * (sets))
+#define BYTES(sets) (64 + 224 * (sets))
 
 typedef Outbox::Added Added;
 typedef Outbox::Took Took;
 
 static Outbox *make(size_t sets) { return Outbox::init(share<Outbox>(BYTES(sets)), BYTES(sets)); }
 
-static Added add(Outbox *outbox, uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t *due) {
+static Added add(Outbox *outbox, uint64_t hash, int64_t units, uint64_t now_ms, uint64_t *due) {
     return outbox->add(hash, units, now_ms, INTERVAL_MS, due);
 }
 
-static Took take(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t *units) {
-    uint64_t due_ms;
+/* The last reports of the keys. */
+static Outbox::Report reports[10];
 
-    return outbox->take(hash, now_ms, MOST_MS, false, units, &due_ms);
+static Took take(Outbox *outbox, uint64_t hash, uint64_t now_ms, int64_t *units) {
+    uint64_t due_ms;
+    Outbox::Report report;
+    const Took took = outbox->take(hash, now_ms, MOST_MS, false, 1000 + hash, &report, &due_ms);
+
+    if (took == Took::kTaken) {
+        reports[hash] = report;
+        *units = report.units;
+    }
+    return took;
 }
 
-static void expect_taken(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t expected) {
-    uint64_t units;
+static void expect_taken(Outbox *outbox, uint64_t hash, uint64_t now_ms, int64_t expected) {
+    int64_t units = 0;
 
     assert_int_equal(take(outbox, hash, now_ms, &units), Took::kTaken);
     assert_int_equal(units, expected);
 }
 
-static Added done(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t units, uint64_t wait_ms,
+/* Ends the last report of the key: so many units are left. */
+static Added done(Outbox *outbox, uint64_t hash, uint64_t now_ms, int64_t units, uint64_t wait_ms,
                   uint64_t *due_ms) {
-    return outbox->done(hash, now_ms, {units, false, now_ms + INTERVAL_MS, wait_ms, now_ms},
-                        due_ms);
+    const Outbox::Report &report = reports[hash];
+    const int64_t told = report.units - units;
+
+    (void)outbox->acknowledge(hash, report, report.acked + told);
+    return outbox->done(hash, now_ms, report,
+                        {told, false, now_ms + INTERVAL_MS, wait_ms, now_ms, false}, due_ms);
 }
 
 static void sends_once_an_interval(void **state) {
     Outbox *outbox = make(4);
-    uint64_t due = 0, units;
+    uint64_t due = 0;
+    int64_t units;
 
     (void)state;
 
@@ -95,11 +110,13 @@ static void keeps_what_has_no_room(void **state) {
     assert_int_equal(due, NOW_MS + 500 + INTERVAL_MS);
     assert_int_equal(outbox->subtract(7, 1), 1);
     expect_taken(outbox, 7, due, 2);
+    assert_int_equal(outbox->subtract(7, 3), 2);
     assert_int_equal(outbox->subtract(7, 1), 0);
 }
 
-/* The reply to units under way does not know of their refund, so Redis is asked again. */
-static void asks_again_after_a_refund_under_way(void **state) {
+/* Units that are given back while their report is under way are told by the next one, as are units
+ * that were told before. */
+static void tells_refunds(void **state) {
     Outbox *outbox = make(4);
     uint64_t due = 0;
 
@@ -107,25 +124,69 @@ static void asks_again_after_a_refund_under_way(void **state) {
 
     add(outbox, 7, 5, NOW_MS, &due);
     expect_taken(outbox, 7, NOW_MS, 5);
-    add(outbox, 7, 1, NOW_MS + 1, &due);
-    assert_int_equal(outbox->subtract(7, 1), 1);
-    assert_int_equal(done(outbox, 7, NOW_MS + 2, 0, 30000, &due), Added::kDone);
-
-    due += INTERVAL_MS;
-    add(outbox, 7, 5, due, &due);
-    expect_taken(outbox, 7, due, 5);
-    assert_int_equal(outbox->subtract(7, 4), 0);
-    const uint64_t told_ms = due + 2;
-    assert_int_equal(done(outbox, 7, told_ms, 0, 30000, &due), Added::kSend);
-    assert_int_equal(due, told_ms + INTERVAL_MS);
-    expect_taken(outbox, 7, due, 0);
+    assert_int_equal(add(outbox, 7, -4, NOW_MS + 1, &due), Added::kDone);
+    assert_int_equal(outbox->units(7), 1);
+    assert_int_equal(done(outbox, 7, NOW_MS + 2, 0, 30000, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 2 + INTERVAL_MS);
+    expect_taken(outbox, 7, due, -4);
+    assert_int_equal(reports[7].acked, 5);
     assert_int_equal(done(outbox, 7, due, 0, 0, &due), Added::kDone);
+
+    assert_int_equal(add(outbox, 7, -1, due, &due), Added::kSend);
+    expect_taken(outbox, 7, due, -1);
+    assert_int_equal(reports[7].acked, 1);
+    assert_int_equal(outbox->subtract(7, 1), 0);
+}
+
+/* A report without a reply is sent again, with the units that came since.  Of two replies, the
+ * second one is too late, whatever it acknowledges. */
+static void acknowledges_once(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 5, NOW_MS, &due);
+    expect_taken(outbox, 7, NOW_MS, 5);
+    const Outbox::Report first = reports[7];
+    assert_int_equal(first.life, 1007);
+    add(outbox, 7, 2, NOW_MS + MOST_MS + 1, &due);
+    expect_taken(outbox, 7, NOW_MS + MOST_MS + 1, 7);
+    const Outbox::Report second = reports[7];
+    assert_int_equal(second.life, first.life);
+    assert_int_equal(second.acked, 0);
+
+    assert_true(outbox->acknowledge(7, second, 6));
+    assert_false(outbox->acknowledge(7, second, 6));
+    assert_false(outbox->acknowledge(7, first, 5));
+    assert_false(outbox->acknowledge(7, {first.life + 1, 6, 1}, 7));
+    assert_int_equal(outbox->done(7, due, second, {6, false, due, 0, due, false}, &due),
+                     Added::kSend);
+    expect_taken(outbox, 7, due, 1);
+    assert_int_equal(reports[7].acked, 6);
+}
+
+/* The worker that adds to the units of one that exits reports them at once. */
+static void leaves_units_to_the_next(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 5, NOW_MS, &due);
+    expect_taken(outbox, 7, NOW_MS, 5);
+    assert_int_equal(
+        outbox->done(7, NOW_MS, reports[7], {4, false, NOW_MS + 9000, 0, NOW_MS, true}, &due),
+        Added::kSend);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 1);
+    expect_taken(outbox, 7, NOW_MS + 1, 2);
 }
 
 static void looks_at_a_pace(void **state) {
     Outbox *outbox = make(4);
     uint64_t due = 0;
-    const Outbox::Rest rest = {0, false, NOW_MS + INTERVAL_MS, 0, NOW_MS + 1000};
+    const Outbox::Rest rest = {0, false, NOW_MS + INTERVAL_MS, 0, NOW_MS + 1000, false};
 
     (void)state;
 
@@ -133,7 +194,7 @@ static void looks_at_a_pace(void **state) {
     assert_int_equal(due, NOW_MS);
     assert_int_equal(outbox->look(7, NOW_MS, INTERVAL_MS, &due), Added::kDone);
     expect_taken(outbox, 7, NOW_MS, 0);
-    assert_int_equal(outbox->done(7, NOW_MS, rest, &due), Added::kDone);
+    assert_int_equal(outbox->done(7, NOW_MS, reports[7], rest, &due), Added::kDone);
     assert_int_equal(outbox->look(7, NOW_MS + 999, INTERVAL_MS, &due), Added::kDone);
     assert_int_equal(outbox->look(7, NOW_MS + 1000, INTERVAL_MS, &due), Added::kSend);
     assert_int_equal(due, NOW_MS + 1000);
@@ -158,10 +219,10 @@ static void replaces_a_sender_that_is_gone(void **state) {
     assert_int_equal(add(outbox, 7, 1, NOW_MS + 1001, &due), Added::kDone);
     expect_taken(outbox, 7, NOW_MS + 1001, 4);
 
-    /* and one that has died with units under way, which are lost */
+    /* and one that has died with a report under way, of which nothing is lost */
     assert_int_equal(add(outbox, 7, 1, NOW_MS + 1001 + MOST_MS, &due), Added::kDone);
     assert_int_equal(add(outbox, 7, 1, NOW_MS + 1002 + MOST_MS, &due), Added::kSend);
-    expect_taken(outbox, 7, NOW_MS + 1002 + MOST_MS, 2);
+    expect_taken(outbox, 7, NOW_MS + 1002 + MOST_MS, 6);
 }
 
 /* A key that has rested for as long as times are told apart, more or less. */
@@ -186,11 +247,12 @@ static void does_not_wait_after_a_rest(void **state) {
 
 static void tells_keys_apart(void **state) {
     Outbox *outbox = make(1);
-    uint64_t due = 0, units;
+    uint64_t due = 0;
+    int64_t units;
 
     (void)state;
 
-    for (uint64_t key = 1; key < 5; key++) {
+    for (int64_t key = 1; key < 5; key++) {
         assert_int_equal(add(outbox, key, key, NOW_MS, &due), Added::kSend);
     }
 
@@ -200,24 +262,31 @@ static void tells_keys_apart(void **state) {
     assert_int_equal(outbox->units(5), 0);
 
     /* the key that has rested longest makes room */
-    for (uint64_t key = 1; key < 5; key++) {
+    for (int64_t key = 1; key < 5; key++) {
         expect_taken(outbox, key, NOW_MS, key);
-        outbox->set_seen(key, {100 + key, NOW_MS, 1, 1});
+        outbox->set_seen(key, {100 + key, 1, NOW_MS, 1, 1});
         done(outbox, key, NOW_MS + (key ^ 3), 0, 0, &due);
     }
     assert_int_equal(add(outbox, 5, 9, NOW_MS + 200, &due), Added::kSend);
     assert_int_equal(outbox->seen(5, NOW_MS).at_ms, 0);
     assert_int_equal(outbox->seen(3, NOW_MS).at_ms, 0);
-    assert_int_equal(outbox->seen(4, NOW_MS).used, 104);
+    assert_int_equal(outbox->seen(4, NOW_MS).others, 104);
     expect_taken(outbox, 5, NOW_MS + 200, 9);
+    assert_int_equal(reports[5].life, 1005);
+    assert_int_equal(reports[5].acked, 0);
 
-    /* units have 32 bits */
-    assert_int_equal(add(outbox, 1, UINT32_MAX, NOW_MS + 300, &due), Added::kSend);
-    assert_int_equal(add(outbox, 1, 1, NOW_MS + 300, &due), Added::kFull);
-    expect_taken(outbox, 1, NOW_MS + 300, UINT32_MAX);
+    /* units have 36 bits */
+    for (int64_t sign : {1, -2}) {
+        for (unsigned i = 0; i < 8; i++) {
+            assert_int_not_equal(add(outbox, 1, sign * UINT32_MAX, NOW_MS + 300, &due),
+                                 Added::kFull);
+        }
+        assert_int_equal(add(outbox, 1, sign * 8, NOW_MS + 300, &due), Added::kFull);
+    }
+    expect_taken(outbox, 1, NOW_MS + 300, -8ll * UINT32_MAX);
 
-    /* who has taken units of a key that has no entry any more learns of it */
-    assert_int_equal(done(outbox, 3, NOW_MS, 1, 0, &due), Added::kFull);
+    /* the report of a key that has no entry any more ends */
+    assert_int_equal(done(outbox, 3, NOW_MS, 1, 0, &due), Added::kDone);
     assert_int_equal(take(outbox, 3, NOW_MS, &units), Took::kNothing);
 }
 
@@ -231,20 +300,21 @@ static void forgets_calls_that_never_end(void **state) {
         add(outbox, key, 1, NOW_MS, &due);
         expect_taken(outbox, key, NOW_MS, 1);
     }
-    assert_int_equal(add(outbox, 5, 1, NOW_MS + MOST_MS, &due), Added::kFull);
+    const uint64_t end_ms = NOW_MS + MOST_MS + 10000;
+    assert_int_equal(add(outbox, 5, 1, end_ms, &due), Added::kFull);
 
     /* what is seen of a key without an entry is not remembered, and its call may end */
-    outbox->set_seen(5, {12, NOW_MS, 1, 1});
+    outbox->set_seen(5, {12, 1, NOW_MS, 1, 1});
     assert_int_equal(outbox->seen(5, NOW_MS).at_ms, 0);
     assert_int_equal(done(outbox, 5, NOW_MS, 0, 0, &due), Added::kDone);
 
-    /* the entry of a key with units to be told stays */
-    add(outbox, 1, 1, NOW_MS + MOST_MS, &due);
+    /* the entry of a key whose units a worker tells stays */
+    add(outbox, 1, 1, end_ms, &due);
     for (uint64_t key = 5; key < 8; key++) {
-        assert_int_equal(add(outbox, key, 1, NOW_MS + MOST_MS + 1, &due), Added::kSend);
+        assert_int_equal(add(outbox, key, 1, end_ms + 1, &due), Added::kSend);
     }
-    assert_int_equal(add(outbox, 8, 1, NOW_MS + MOST_MS + 1, &due), Added::kFull);
-    assert_int_equal(outbox->units(1), 1);
+    assert_int_equal(add(outbox, 8, 1, end_ms + 1, &due), Added::kFull);
+    assert_int_equal(outbox->units(1), 2);
 }
 
 /* Units whose sender has gone stay for ten seconds, unless their key returns. */
@@ -288,19 +358,21 @@ static void remembers_what_was_seen(void **state) {
     add(outbox, 7, 1, NOW_MS, &due);
     assert_int_equal(outbox->seen(7, NOW_MS).at_ms, 0);
 
-    outbox->set_seen(7, {12345, NOW_MS, 128, 77});
+    outbox->set_seen(7, {-5, 12345, NOW_MS, 128, 77});
     expect_taken(outbox, 7, NOW_MS, 1);
     done(outbox, 7, NOW_MS, 0, 0, &due);
 
     auto seen = outbox->seen(7, NOW_MS + 70000);
-    assert_int_equal(seen.used, 12345);
+    assert_int_equal(seen.others, -5);
+    assert_int_equal(seen.reserved, 12345);
     assert_int_equal(seen.at_ms, NOW_MS);
     assert_int_equal(seen.share, 128);
     assert_int_equal(seen.pace, 77);
 
-    outbox->set_seen(7, {1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
+    outbox->set_seen(7, {1ll << 60, 1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
     seen = outbox->seen(7, NOW_MS);
-    assert_int_equal(seen.used, (1ull << 40) - 1);
+    assert_int_equal(seen.others, 1ll << 60);
+    assert_int_equal(seen.reserved, (1ull << 40) - 1);
     assert_int_equal(seen.share, 255);
     assert_int_equal(seen.pace, (1ull << 24) - 1);
 }
@@ -319,7 +391,6 @@ struct shared_t {
     std::atomic_ullong added[KEYS];
     std::atomic_ullong taken[KEYS];
     std::atomic_uint started;
-    std::atomic_ullong by_victim[KEYS]; /* added or taken, or about to be */
 };
 
 struct game_t {
@@ -334,28 +405,26 @@ static void operate(game_t *game, unsigned self, uint64_t *random, uint64_t now_
     shared_t *shared = game->shared;
     const uint64_t key = random_below(random, KEYS);
     const uint64_t hash = 0x2345678912345678ull * (key + 1);
-    const uint64_t n = 1 + random_below(random, 9);
-    uint64_t due, units;
+    const auto n = static_cast<int64_t>(1 + random_below(random, 9));
+    uint64_t due;
+    Outbox::Report report;
 
     switch (random_below(random, 3)) {
     case 0:
-        if (self == VICTIM) { atomic_fetch_add(&shared->by_victim[key], n); }
         if (game->outbox->add(hash, n, now_ms, 1, &due) != Added::kFull) {
             atomic_fetch_add(&shared->added[key], n);
-        } else if (self == VICTIM) {
-            atomic_fetch_sub(&shared->by_victim[key], n);
         }
         return;
     case 1:
-        /* what a process has taken when it dies is lost */
+        /* a process that dies may have told what it has not noted */
         if (self == VICTIM) { return; }
-        if (game->outbox->take(hash, now_ms, CALL_MS, false, &units, &due) == Took::kTaken) {
-            const uint64_t again = random_below(random, units + 1);
+        if (game->outbox->take(hash, now_ms, CALL_MS, false, 1, &report, &due) == Took::kTaken) {
+            const auto told = static_cast<int64_t>(
+                random_below(random, static_cast<uint64_t>(report.units) + 1));
 
-            atomic_fetch_add(&shared->taken[key], units - again);
-            if (done(game->outbox, hash, now_ms, again, 0, &due) == Added::kFull) {
-                atomic_fetch_add(&shared->taken[key], again);
-            }
+            atomic_fetch_add(&shared->taken[key], static_cast<uint64_t>(told));
+            (void)game->outbox->done(hash, now_ms, report,
+                                     {told, false, now_ms + INTERVAL_MS, 0, now_ms, false}, &due);
         }
         return;
     default:
@@ -378,15 +447,18 @@ static void audit(game_t *game) {
         const uint64_t hash = 0x2345678912345678ull * (key + 1);
         uint64_t taken = game->shared->taken[key];
         const uint64_t added = game->shared->added[key];
-        uint64_t due, units;
+        uint64_t due;
+        Outbox::Report report;
 
         for (unsigned i = 0; i < 4; i++) {
             const uint64_t later_ms = NOW_MS + AHEAD_MS + CALL_MS + 500 * (i + 1);
 
             (void)game->outbox->look(hash, later_ms, 1, &due);
-            if (game->outbox->take(hash, later_ms, 50, true, &units, &due) == Took::kTaken) {
-                taken += units;
-                (void)done(game->outbox, hash, later_ms, 0, 0, &due);
+            if (game->outbox->take(hash, later_ms, 50, true, 1, &report, &due) == Took::kTaken) {
+                taken += static_cast<uint64_t>(report.units);
+                (void)game->outbox->done(
+                    hash, later_ms, report,
+                    {report.units, false, later_ms, 0, later_ms, false}, &due);
             }
         }
 
@@ -427,7 +499,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_once_an_interval),
         cmocka_unit_test(keeps_what_has_no_room),
-        cmocka_unit_test(asks_again_after_a_refund_under_way),
+        cmocka_unit_test(tells_refunds),
+        cmocka_unit_test(acknowledges_once),
+        cmocka_unit_test(leaves_units_to_the_next),
         cmocka_unit_test(looks_at_a_pace),
         cmocka_unit_test(replaces_a_sender_that_is_gone),
         cmocka_unit_test(does_not_wait_after_a_rest),

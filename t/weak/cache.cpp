@@ -91,12 +91,29 @@ bool accept(weak::Outcome &) { return true; }
 
 /* ---- units that wait ---- */
 
+constexpr size_t kOutboxBytes = 64 + 224;
+
 Outbox *outbox;
+
+/* Reports all units of a key.  Returns false if there are none to be reported. */
+bool report(uint64_t key, uint64_t at_ms, int64_t *units) {
+    Outbox::Report report;
+    uint64_t due_ms;
+    if (outbox->take(hash_of(key), at_ms, 1000, true, 1, &report, &due_ms)
+        != Outbox::Took::kTaken) {
+        return false;
+    }
+
+    *units = report.units;
+    outbox->done(hash_of(key), at_ms + 1000, report,
+                 {report.units, false, at_ms + 1000, 0, 0, false}, &due_ms);
+    return true;
+}
 
 void build_outbox(void *memory) {
     uint64_t due_ms;
 
-    outbox = Outbox::init(memory, 64 + 128);
+    outbox = Outbox::init(memory, kOutboxBytes);
     outbox->add(hash_of(1), 1, kNowMs - 1000, 1000, &due_ms);
 }
 
@@ -105,30 +122,28 @@ void build_crowd(void *memory) {
     build_outbox(memory);
 
     for (uint64_t key = 10; key < 13; key++) {
-        uint64_t units;
+        int64_t units;
         uint64_t due_ms;
 
         outbox->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
-        outbox->take(hash_of(key), kNowMs - 19000, 1000, true, &units, &due_ms);
-        outbox->done(hash_of(key), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
+        report(key, kNowMs - 19000, &units);
     }
 }
 
 /* Only the second key can be evicted: the units of the others wait, but not for so long that
  * nobody is expected to send them. */
 void build_idle(void *memory) {
-    uint64_t units;
+    int64_t units;
     uint64_t due_ms;
 
-    outbox = Outbox::init(memory, 64 + 128);
+    outbox = Outbox::init(memory, kOutboxBytes);
     outbox->add(hash_of(2), 1, kNowMs - 20000, 1000, &due_ms);
 
     for (uint64_t key : {10, 11, 12}) {
         outbox->add(hash_of(key), 1, kNowMs - 1000, 1000, &due_ms);
     }
 
-    outbox->take(hash_of(2), kNowMs - 19000, 1000, true, &units, &due_ms);
-    outbox->done(hash_of(2), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
+    report(2, kNowMs - 19000, &units);
 }
 
 template <uint64_t key>
@@ -142,15 +157,9 @@ void add() {
 
 template <uint64_t key>
 void take() {
-    uint64_t units;
-    uint64_t due_ms;
+    int64_t units;
 
-    if (outbox->take(hash_of(key), kNowMs, 1000, true, &units, &due_ms) != Outbox::Took::kTaken) {
-        return;
-    }
-
-    weak::note(1000 + 10 * key + units);
-    outbox->done(hash_of(key), kNowMs, {0, false, kNowMs, 0, 0}, &due_ms);
+    if (report(key, kNowMs - 1000, &units)) { weak::note(1000 + 10 * key + units); }
 }
 
 void end_outbox() {

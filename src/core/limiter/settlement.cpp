@@ -149,8 +149,8 @@ void record_rejected(Claim *claim, uint64_t now_ms) {
     });
 }
 
-bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
-                uint64_t remote_ms, uint64_t now_ms) {
+bool raise_counts(const Claim &claim, uint64_t cost, uint64_t n, uint64_t newest,
+                  const uint64_t *count, uint64_t remote_ms, uint64_t now_ms) {
     if (claim.policy->algorithm != Algorithm::kCounter || claim.policy->has_rings()) {
         return false;
     }
@@ -158,12 +158,12 @@ bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t 
     const uint64_t here_ms = time_of(claim, now_ms);
     Counter counter(*claim.policy, here_ms, claim.limit);
     newest += parts_between(remote_ms, here_ms, n, claim.policy->window_ms);
-    const uint64_t state = counter.state_of(n, newest, count);
+    const uint64_t other = counter.state_of(n, newest, count);
 
-    if (state == 0) { return false; }
+    if (other == 0) { return false; }
 
-    pay_back(claim, UINT64_MAX, now_ms);
-    change(claim, counter, now_ms, [&](uint64_t) { return state; });
+    change(claim, counter, now_ms,
+           [&](uint64_t state) { return counter.raised(state, other, cost); });
     return true;
 }
 
@@ -197,11 +197,15 @@ void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_m
 }
 
 bool is_past(const Claim &claim, uint64_t since_ms, uint64_t now_ms) {
-    const Policy &policy = *claim.policy;
-    const auto number = [&](uint64_t ms) { return policy.window_number(time_of(claim, ms)); };
+    return claim.policy->algorithm == Algorithm::kFixed
+               ? !is_window_of(claim, time_of(claim, since_ms), now_ms)
+               : since_ms + claim.policy->window_ms <= now_ms;
+}
 
-    return policy.algorithm == Algorithm::kFixed ? number(since_ms) != number(now_ms)
-                                                 : since_ms + policy.window_ms <= now_ms;
+bool is_window_of(const Claim &claim, uint64_t utc_ms, uint64_t now_ms) {
+    const Policy &policy = *claim.policy;
+    return policy.algorithm != Algorithm::kFixed
+           || policy.window_number(utc_ms) == policy.window_number(time_of(claim, now_ms));
 }
 
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {

@@ -291,18 +291,29 @@ public:
             CounterCounts parts(kind, newest);
 
             std::copy_n(count, n + 1, parts.count);
-            parts.cap(kLimitMax);
-
-            bool is_near = is_near_limit(parts.total(), rule_.limit);
-
-            parts.fit(kind);
-            /* parts may have merged */
-            parts.cap(kLimitMax);
-
-            return pack(parts.kind, parts.newest, is_near, parts.encode());
+            return packed(parts);
         }
 
         return 0;
+    }
+
+    /* Adds a cost in the parts in which another state of this limit has more, the newest first, and
+     * what is left in the newest part.  The sum may exceed the limit. */
+    uint64_t raised(uint64_t state, uint64_t other, uint64_t cost) const {
+        const View own = view(state), more = view(other);
+        CounterCounts parts(own.kind, own.part, own.counts);
+        const CounterCounts others(more.kind, more.part, more.counts);
+        const bool are_alike = parts.n() == others.n() && parts.newest == others.newest;
+        for (unsigned i = parts.n() + 1; are_alike && i > 0; i--) {
+            uint64_t &count = parts.count[i - 1];
+            const uint64_t added
+                = std::min(cost, others.count[i - 1] - std::min(count, others.count[i - 1]));
+            count += added;
+            cost -= added;
+        }
+
+        parts.count[parts.n()] += cost;
+        return packed(parts);
     }
 
     /* Refunds a cost from the newest requests first. */
@@ -439,6 +450,19 @@ private:
         }
 
         return std::min(wait_ms, v.ends_ms);
+    }
+
+    /* Makes a state of any counts, in the first kind from their own on that has room. */
+    uint64_t packed(CounterCounts parts) const {
+        parts.cap(kLimitMax);
+
+        const bool is_near = is_near_limit(parts.total(), rule_.limit);
+
+        parts.fit(parts.kind);
+        /* parts may have merged */
+        parts.cap(kLimitMax);
+
+        return pack(parts.kind, parts.newest, is_near, parts.encode());
     }
 
     /* Changes the parts of a valid state. */

@@ -203,6 +203,7 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zo
 
         zone->remote.redis->settles |= zone->remote.settles || main.owes;
         zone->remote.redis->records |= zone->policy.counts_rejected;
+        zone->remote.redis->syncs |= zone->remote.sync_ms != 0;
     }
 
     for (auto *redis : redises) {

@@ -184,7 +184,7 @@ bool settle_here(const LuaCall &call, const Claim &claim) {
     }
 
     if (kHasRedis && claim.remote != nullptr && is_synced(claim)) {
-        is_charge ? sync_redis(claim, units) : unsync_redis(claim, units);
+        sync_redis(claim, is_charge ? static_cast<int64_t>(units) : -static_cast<int64_t>(units));
     }
 
     return has_room;

@@ -60,7 +60,7 @@ void tell_synced(Span<Claim> claims, bool admitted) {
         if (remote.asked_limit == 0 || remote.is_pending) { continue; }
 
         remote.is_pending = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
-        sync_redis(claim, remote.is_pending ? claim.cost : 0);
+        sync_redis(claim, remote.is_pending ? static_cast<int64_t>(claim.cost) : 0);
     }
 }
 
@@ -69,7 +69,7 @@ void untell_synced(Span<Claim> claims) {
         if (!is_synced(claim) || !remote_of(claim).is_pending) { continue; }
 
         remote_of(claim).is_pending = false;
-        unsync_redis(claim, claim.cost);
+        sync_redis(claim, -static_cast<int64_t>(claim.cost));
     }
 }
 
@@ -77,7 +77,7 @@ void count_synced(Claim claim) {
     if (!is_counted(claim)) { return; }
 
     (void)acquire(&claim, 1, ngx_current_msec);
-    sync_redis(claim, is_admitted(claim) ? claim.cost : 0);
+    sync_redis(claim, is_admitted(claim) ? static_cast<int64_t>(claim.cost) : 0);
 }
 
 void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
@@ -86,12 +86,14 @@ void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
 
     if (cost > reserved) {
         const auto lost = charge(claim, cost - reserved, now_ms);
-        sync_redis(claim, cost - reserved - lost);
+        sync_redis(claim, static_cast<int64_t>(cost - reserved - lost));
         return;
     }
 
     refund(claim, reserved - cost, admitted_ms, now_ms);
-    if (!is_past(claim, admitted_ms, now_ms)) { unsync_redis(claim, reserved - cost); }
+    if (!is_past(claim, admitted_ms, now_ms)) {
+        sync_redis(claim, -static_cast<int64_t>(reserved - cost));
+    }
 }
 
 } // namespace limit_sliding

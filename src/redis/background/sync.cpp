@@ -17,19 +17,19 @@ namespace limit_sliding {
 
 namespace {
 
-/* The ask, of one part, by which this worker must soon report units of a key to Redis.  The units
- * are in the outbox, in shared memory, unless they found no room there.  The ask is idle until
- * they are due. */
+/* The ask, of one part, by which this worker must soon report a key to Redis.  The units are in the
+ * outbox, in shared memory, unless they found no room there: then they are told as of no node, and
+ * once.  The ask is idle until they are due. */
 struct Notice : Ask {
     ngx_event_t timer;   /* until the units are due, then until the call must be over */
     ngx_queue_t in_list; /* in the list of the client */
     size_t bytes;        /* memory of the notice */
     uint64_t hash;       /* of the key in the outbox */
-    uint64_t taken;      /* units under way, or without room in the outbox */
-    uint64_t again;      /* units of this report, or of the next one, that were sent before */
     uint64_t owed;       /* units of settled costs for which Redis had no room at its last reply */
-    ngx_msec_t until;    /* time until which other workers leave the units under way alone */
-    bool has_room;       /* the units are in the outbox */
+    uint64_t again;      /* units of the report that Redis had no room for in the last one */
+    uint64_t past;       /* units of the report that have left the window */
+    Outbox::Report report; /* under way; life 0: units without room in the outbox */
+    bool is_last;        /* an exiting worker sends nothing after the report */
     bool is_named;       /* name_keys() was called */
 };
 
@@ -47,7 +47,8 @@ constexpr uint64_t kRetryMs = 500;
  * its limit may have changed. */
 constexpr uint64_t kLookMs = 1000;
 
-/* Time in ms that a call may take beyond the timeouts of its connection and its reply. */
+/* Time in ms that a call may take beyond the timeouts of its connection and its reply, until another
+ * worker reports the key. */
 constexpr uint64_t kGraceMs = 2000;
 
 /* Number of windows in which the pace of a key decays to 0. */
@@ -71,9 +72,12 @@ uint64_t outbox_hash(const Claim &claim) {
     return claim.key_hash() ^ (remote.asked != nullptr ? remote.asked : claim.policy)->salt;
 }
 
-/* Returns true if another worker may have taken over the key, because this worker was stopped for
- * too long: the reply is out of date then, and the units under way are not its own. */
-bool is_late(const Notice &notice) { return ms_until(notice.until) < 0; }
+bool has_room(const Notice &notice) { return notice.report.life != 0; }
+
+uint64_t random_life() {
+    const auto bits = static_cast<uint64_t>(ngx_random()) << 24 ^ static_cast<uint64_t>(ngx_random());
+    return (bits & ((uint64_t{1} << 48) - 1)) | 1;
+}
 
 void free_notice(Notice &notice) {
     if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
@@ -105,7 +109,7 @@ void timer_ended(Notice &notice) {
 /* Adds units to the outbox, or requests a call without units.  Counts units that are evicted.
  * Inline, because each request of a zone with sync= calls this function. */
 [[gnu::always_inline]] inline Outbox::Added add_units(const RemoteZone &zone, uint64_t hash,
-                                                      uint64_t units, uint64_t *due_ms) {
+                                                      int64_t units, uint64_t *due_ms) {
     uint64_t evicted = 0;
     const uint64_t now_ms = ngx_current_msec;
     const auto added = units != 0
@@ -116,45 +120,38 @@ void timer_ended(Notice &notice) {
     return added;
 }
 
-/* Ends a call.  If another worker has taken over the key, units to be sent again count as new. */
-Outbox::Added end_units(const Notice &notice, const Outbox::Rest &rest, uint64_t *due_ms) {
-    auto &outbox = *zone_of(notice).outbox;
-    if (!is_late(notice)) { return outbox.done(notice.hash, ngx_current_msec, rest, due_ms); }
-
-    if (rest.units == 0) { return Outbox::Added::kDone; }
-
-    return add_units(zone_of(notice), notice.hash, rest.units, due_ms);
-}
-
-/* Ends the notice, or sets the timer to send the rest when it is due.  An exiting worker leaves
- * the rest to the next worker that adds units. */
-void go_on(Notice &notice, const Outbox::Rest &rest) {
+/* Ends a report.  The notice ends, too, or waits until the rest is due.  An exiting worker sends
+ * what other workers have added meanwhile, because they rely on this one, but not again what Redis
+ * had no room for, and leaves the rest to the next worker that adds units. */
+void go_on(Notice &notice, Outbox::Rest rest, uint64_t again) {
     auto due_ms = uint64_t{ngx_current_msec};
-    const auto next = end_units(notice, rest, &due_ms);
-
-    notice.taken = 0;
-    notice.again = rest.units;
-    if (next == Outbox::Added::kFull) { count_unsettled(notice.redis->client, rest.units); }
-
-    if (next != Outbox::Added::kSend || ngx_exiting) {
+    rest.leaves = ngx_exiting;
+    const auto next = zone_of(notice).outbox->done(notice.hash, ngx_current_msec, notice.report,
+                                                   rest, &due_ms);
+    notice.again = again;
+    if (next != Outbox::Added::kSend || (ngx_exiting && (notice.is_last || again != 0))) {
         free_notice(notice);
-        return;
+    } else if (ngx_exiting) {
+        notice.is_last = true;
+        send_notice(notice, true);
+    } else {
+        set_timer(notice, due_ms - ngx_current_msec);
     }
-
-    set_timer(notice, due_ms - ngx_current_msec);
 }
 
-/* Keeps units pending that could not be sent; units without room in the outbox are lost. */
+/* Keeps units that could not be sent, or may not have been counted.  Units without room in the
+ * outbox are lost. */
 void keep_units(Notice &notice) {
     const uint64_t wait_ms = std::max<uint64_t>(zone_of(notice).sync_ms, kRetryMs);
-    if (!notice.has_room) {
-        count_unsettled(notice.redis->client, notice.taken);
-        free_notice(notice);
+    const uint64_t next_ms = ngx_current_msec + wait_ms;
+    if (has_room(notice)) {
+        notice.is_last = ngx_exiting;
+        go_on(notice, {0, false, next_ms, wait_ms, next_ms, false}, notice.again);
         return;
     }
 
-    go_on(notice,
-          {notice.taken, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
+    count_unsettled(notice.redis->client, static_cast<uint64_t>(notice.report.units));
+    free_notice(notice);
 }
 
 /* Returns the used units of the key in this node's memory. */
@@ -166,9 +163,9 @@ uint64_t used_here(Claim claim) {
     return claim.policy->used(claim.describe(ngx_current_msec));
 }
 
-/* Drops units that have left the window while Redis was away: more than are used here and wait
- * for later windows. */
-void drop_past(Notice &notice) {
+/* Returns the units of the report that have left the window while Redis was away: more than are used
+ * here and wait for later windows. */
+uint64_t past_units(const Notice &notice) {
     const RemoteZone &zone = zone_of(notice);
     const Policy policy = known_policy(notice.parts[0]);
     Claim claim = notice.parts[0].claim;
@@ -176,27 +173,26 @@ void drop_past(Notice &notice) {
 
     const auto seen = zone.outbox->seen(notice.hash, ngx_current_msec);
     const bool is_past = ngx_current_msec - seen.at_ms >= policy.window_ms;
-    if (notice.taken <= 1 || (seen.at_ms != 0 && !is_past)) { return; }
+    if (notice.report.units <= 1 || (seen.at_ms != 0 && !is_past)) { return 0; }
 
     const Override own = zone.told->find(claim.key_hash());
-    if (own.is_unlimited()) { return; }
+    if (own.is_unlimited()) { return 0; }
 
     if (own.is_limited()) { claim.limit = own.limit; }
 
     claim.fit_core();
-    const uint64_t kept = used_here(claim) + notice.owed;
-    const uint64_t past = notice.taken - std::min(notice.taken, kept);
-    count_unsettled(notice.redis->client, past);
-    notice.taken -= past;
+    const auto units = static_cast<uint64_t>(notice.report.units);
+    return units - std::min(units, used_here(claim) + notice.owed);
 }
 
 void send_notice(Notice &notice, bool early) {
     const RemoteZone &zone = zone_of(notice);
+    Outbox::Report &report = notice.report;
     const uint64_t most_ms = call_ms(*notice.redis);
     uint64_t due_ms = 0;
-    const auto took = notice.has_room ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms,
-                                                          early, &notice.taken, &due_ms)
-                                      : Outbox::Took::kTaken;
+    const auto took = has_room(notice) ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms,
+                                                           early, random_life(), &report, &due_ms)
+                                       : Outbox::Took::kTaken;
 
     if (took == Outbox::Took::kNothing) {
         free_notice(notice);
@@ -208,20 +204,28 @@ void send_notice(Notice &notice, bool early) {
         return;
     }
 
-    if (notice.has_room) { drop_past(notice); }
-
     name(notice);
-    notice.until = ngx_current_msec + std::min(most_ms, Outbox::kWaitMaxMs);
     if (is_away(*notice.redis) || !notice.redis->client.nodes.is_worth(notice.slot)) {
         keep_units(notice);
         return;
     }
 
-    notice.parts[0].claim.purpose = notice.taken != 0 ? Purpose::kConsume : Purpose::kLook;
-    notice.units = std::max<uint64_t>(notice.taken, 1);
+    const uint64_t past = notice.past = has_room(notice) ? past_units(notice) : 0;
+    const auto units = static_cast<uint64_t>(std::clamp<int64_t>(report.units, 0, UINT32_MAX));
+    report.units = std::min<int64_t>(report.units, UINT32_MAX);
+    AskPart &part = notice.parts[0];
+    part.totals = {report.life, report.acked, report.acked + report.units};
+    part.claim.purpose = units > past ? Purpose::kConsume : Purpose::kLook;
+    notice.units = units > past ? units - past : 1;
     /* an exiting worker waits for the reply */
     set_timer(notice, most_ms);
     send(notice);
+}
+
+/* Returns the units that this node has admitted since the last report. */
+uint64_t new_units(const Notice &notice) {
+    const auto units = static_cast<uint64_t>(std::max<int64_t>(notice.report.units, 0));
+    return units - std::min(units, notice.again);
 }
 
 /* Estimates how many units other nodes consume until the next reply, or have consumed and not
@@ -230,14 +234,13 @@ void send_notice(Notice &notice, bool early) {
  * admitted; the peak decays within kPaceWindows. */
 class Guess {
 public:
-    Guess(const Outbox::Seen &last, const Notice &notice, uint64_t before, uint64_t window_ms,
+    Guess(const Outbox::Seen &last, const Notice &notice, uint64_t others, uint64_t window_ms,
           ngx_msec_t sent)
-        : share_(last.share), pace_(last.pace),
-          own_(notice.taken - std::min(notice.taken, notice.again)) {
+        : share_(last.share), pace_(last.pace), own_(new_units(notice)) {
         if (last.at_ms == 0) { return; }
 
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
-        others_ = before - std::min(before, last.used);
+        others_ = others;
 
         /* from absolute times, so that no fraction is lost each time */
         const auto forgotten = [&](uint64_t until_ms) {
@@ -268,8 +271,8 @@ public:
         return untold + (room - untold) * share_ / 256;
     }
 
-    Outbox::Seen seen(uint64_t after, ngx_msec_t sent) const {
-        return {after, sent, share_, pace_};
+    Outbox::Seen seen(int64_t others, uint64_t reserved, ngx_msec_t sent) const {
+        return {others, reserved, sent, share_, pace_};
     }
 
 private:
@@ -280,74 +283,108 @@ private:
     bool is_learned_ = false;
 };
 
-/* Sets the parts of a counter in this node's memory as they are in Redis, with `more` units in
- * the newest part, so that the count fades at the same times.  Other algorithms do nothing. */
-void set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
-    if (claim.policy->algorithm != Algorithm::kCounter) { return; }
-
-    const auto parts = static_cast<uint64_t>(state.values[0]);
-    uint64_t count[kCounterPartsMax + 1];
-    if (parts > kCounterPartsMax) { return; }
-
-    for (uint64_t i = 0; i <= parts; i++) {
-        count[i] = static_cast<uint64_t>(state.values[3 + i]);
+/* Adds units to the key in this node's memory, of which `owed` are left to later windows: to the
+ * parts in which they are in Redis, if this is a counter. */
+void raise(const Claim &claim, const PartAnswer &told, uint64_t granted, uint64_t units,
+           uint64_t used, uint64_t owed) {
+    const RemoteState &state = told.state;
+    if (owed == 0 && claim.policy->algorithm == Algorithm::kCounter) {
+        const auto parts = static_cast<uint64_t>(state.values[0]);
+        uint64_t count[kCounterPartsMax + 1];
+        if (parts <= kCounterPartsMax) {
+            std::copy_n(state.values + 3, parts + 1, count);
+            count[parts] += granted;
+            if (raise_counts(claim, units, parts, static_cast<uint64_t>(state.values[1]), count,
+                             state.now_ms, ngx_current_msec)) {
+                return;
+            }
+        }
     }
 
-    count[parts] += more;
-    (void)set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count, state.now_ms,
-                     ngx_current_msec);
-}
-
-/* Sets the used units of the key in this node's memory, of which `owed` are left to later
- * windows. */
-void set_used(const Claim &claim, uint64_t used, uint64_t owed) {
     /* Further units over the limit would be a debt as well.  Only the small one of a bucket has run
      * off when the next request is admitted. */
-    if (!claim.policy->is_bucket()) { used = std::min(used, claim.limit + owed); }
-
-    const uint64_t here = used_here(claim);
-    if (here < used) {
-        (void)charge(claim, used - here, ngx_current_msec);
-    } else {
-        give_back(claim, here - used, ngx_current_msec);
+    if (!claim.policy->is_bucket()) {
+        const uint64_t most = claim.limit + owed;
+        units = std::min(units, most - std::min(most, used));
     }
+
+    (void)charge(claim, units, ngx_current_msec);
 }
 
-/* Returns true if the window of the reply is over. */
-bool is_over(const PartAnswer &told, ngx_msec_t sent) {
-    return told.policy.algorithm == Algorithm::kFixed
-           && told.state.part_ends_ms(told.policy) - told.state.now_ms <= ngx_current_msec - sent;
+/* Returns how many of the units that were reserved at the last reply still count here. */
+uint64_t reserved_now(const Claim &claim, const Outbox::Seen &last) {
+    const uint64_t now_ms = ngx_current_msec;
+    if (last.at_ms == 0 || is_past(claim, last.at_ms, now_ms)) { return 0; }
+
+    if (!claim.policy->is_bucket()) { return last.reserved; }
+
+    const auto ran_off = static_cast<uint64_t>(Wide{claim.limit} * (now_ms - last.at_ms)
+                                               / claim.policy->window_ms);
+    return last.reserved - std::min(last.reserved, ran_off);
 }
 
-/* Sets the state of a key in this node's memory by a reply that has granted `granted` units;
- * `rest` units are sent again.  Returns the estimate for the other nodes. */
+/* Returns true if the key was forgotten since the last reply.  What was admitted before does not
+ * count any more. */
+bool is_forgotten(const PartAnswer &told, const Outbox::Seen &last, ngx_msec_t sent) {
+    return told.forgotten > 1
+           && (last.at_ms == 0 || static_cast<uint64_t>(told.forgotten) - 2 <= sent - last.at_ms);
+}
+
+/* Adds what other nodes use to the key in this node's memory, by a reply that has granted `granted`
+ * units; `rest` units are sent again, and Redis does not know of `untold` units.  The node forgets
+ * nothing that it has admitted itself: units are only taken back that others have given back, or
+ * that were reserved for others.  Returns the newly reserved units. */
 uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
-                  uint64_t rest, ngx_msec_t sent) {
+                  uint64_t rest, int64_t untold, ngx_msec_t sent) {
     Outbox &outbox = *zone_of(notice).outbox;
     const Policy &policy = told.policy;
-    const uint64_t after = told.state.used_after(policy, granted);
-    const Guess guess(outbox.seen(notice.hash, sent), notice, told.state.used_after(policy, 0),
+    const Outbox::Seen last = outbox.seen(notice.hash, sent);
+    const bool is_known = last.at_ms != 0 && told.forgotten == 0;
+    const int64_t more = is_known ? told.others - last.others : 0;
+    const Guess guess(last, notice, static_cast<uint64_t>(std::max<int64_t>(more, 0)),
                       policy.window_ms, sent);
-    outbox.set_seen(notice.hash, guess.seen(after, sent));
-    if (is_over(told, sent)) { return 0; }
+    claim.limit = told.state.limit;
+    claim.fit_core();
 
     /* Units without room in Redis come first, so nothing is admitted until the next reply.  If
      * nodes admitted the units that become free meanwhile, each would exceed the limit. */
-    const uint64_t freed = static_cast<uint64_t>(Wide{2} * told.state.limit
-                                                 * zone_of(notice).sync_ms / policy.window_ms);
-    const uint64_t waiting = rest + outbox.units(notice.hash);
-    const uint64_t here = after + waiting + (rest != 0 ? freed + 1 : 0);
-    const uint64_t capacity = policy.capacity(told.state.limit);
-    const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
-    claim.limit = told.state.limit;
-    claim.fit_core();
-    const uint64_t over = after + waiting - std::min(after + waiting, capacity);
-    const uint64_t owed = (granted == 0 ? told.state.debt.units : 0)
-                          + (zone_of(notice).settles ? std::min(over, waiting) : 0);
-    set_used(claim, here + guessed, owed);
-    if (owed == 0) { set_parts(claim, told.state, granted + here - after + guessed); }
+    const auto freed = static_cast<uint64_t>(Wide{2} * told.state.limit * zone_of(notice).sync_ms
+                                             / policy.window_ms);
+    const auto after = static_cast<int64_t>(told.state.used_after(policy, granted));
+    const auto capacity = static_cast<int64_t>(policy.capacity(told.state.limit));
+    const int64_t here = after + untold;
+    const int64_t over = std::max<int64_t>(here - capacity, 0);
+    const bool is_same = is_window_of(claim, told.state.now_ms, ngx_current_msec);
+    const uint64_t blocked = rest != 0 ? freed + 1 : 0;
+    const int64_t room = capacity - here - static_cast<int64_t>(blocked);
+    const uint64_t reserved
+        = is_same ? guess.units(static_cast<uint64_t>(std::max<int64_t>(room, 0))) + blocked : 0;
+    outbox.set_seen(notice.hash, guess.seen(told.others, reserved, sent));
 
-    return guessed;
+    const auto used = static_cast<int64_t>(used_here(claim));
+    const int64_t own = used - std::min(used, static_cast<int64_t>(reserved_now(claim, last)));
+    int64_t next = own;
+    if (is_forgotten(told, last, sent)) {
+        next = std::max<int64_t>(untold + notice.report.units, 0);
+    } else if (told.others != 0 && is_same && here > own) {
+        next = here;
+    } else if (more < 0) {
+        next = std::max({here, own + more, int64_t{0}});
+    }
+
+    next += static_cast<int64_t>(reserved);
+    const uint64_t owed = (granted == 0 ? told.state.debt.units : 0)
+                          + (zone_of(notice).settles
+                                 ? static_cast<uint64_t>(std::clamp<int64_t>(untold, 0, over))
+                                 : 0);
+    if (next > used) {
+        raise(claim, told, granted, static_cast<uint64_t>(next - used), static_cast<uint64_t>(used),
+              owed);
+    } else {
+        give_back(claim, static_cast<uint64_t>(used - next), ngx_current_msec);
+    }
+
+    return reserved;
 }
 
 /* Returns how many units without room in Redis are sent again.  A key that is always full exceeds
@@ -360,55 +397,50 @@ uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused)
     return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
 }
 
-/* Ends the notice of an exiting worker.  Units that other workers have added meanwhile rely on
- * this worker, so it takes them out of the outbox and sends them, with or without success.  The
- * next units then have a sender of their own. */
-void leave(Notice &notice, Outbox::Rest rest) {
-    Outbox &outbox = *zone_of(notice).outbox;
-    uint64_t due_ms;
-    rest.look = false;
-    (void)end_units(notice, rest, &due_ms);
-
-    notice.taken = outbox.subtract(notice.hash, UINT32_MAX);
-    if (notice.taken == 0) {
-        free_notice(notice);
-        return;
-    }
-
-    notice.has_room = false;
-    send_notice(notice, true);
-}
-
 void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     auto &notice = static_cast<Notice &>(ask);
-    const Claim claim = ask.parts[0].claim;
-    ask.parts[0].claim.set_policy(*ask.parts[0].zone->policy);
+    AskPart &part = ask.parts[0];
+    const Claim claim = part.claim;
+    part.claim.set_policy(*part.zone->policy);
     const RemoteZone &zone = zone_of(notice);
+    const Client &client = notice.redis->client;
     const PartAnswer &told = answer.parts[0];
+    const Outbox::Report &report = notice.report;
     const uint64_t interval_ms = zone.sync_ms;
-    Outbox::Rest rest = {};
-    rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
-    rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
-    const auto granted = notice.taken != 0 ? static_cast<uint64_t>(answer.granted) : 0;
-    if (!notice.has_room) {
-        if (told.is_limited()) { count_unsettled(notice.redis->client, notice.taken - granted); }
+    const bool consumes = claim.purpose == Purpose::kConsume;
+    const auto granted = consumes ? static_cast<uint64_t>(answer.granted) : 0;
+    if (!has_room(notice)) {
+        if (told.is_limited()) {
+            count_unsettled(client, static_cast<uint64_t>(report.units) - granted);
+        }
 
         free_notice(notice);
         return;
     }
+
+    Outbox::Rest rest = {};
+    uint64_t kept = 0;
+    rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
+    rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
+    const bool is_acknowledged = zone.outbox->acknowledge(notice.hash, report, told.total);
+    if (is_acknowledged) { rest.told = report.units; }
 
     if (told.is_limited()) {
         const Verdict next
             = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
-        const uint64_t refused = notice.taken - granted;
+        if (is_acknowledged) {
+            const int64_t most = consumes ? static_cast<int64_t>(ask.asked_units) : 0;
+            const auto refused = static_cast<uint64_t>(
+                std::clamp<int64_t>(part.totals.total - told.total, 0, most));
 
-        rest.units = again(zone, told, refused);
-        count_unsettled(notice.redis->client, refused - rest.units);
+            kept = again(zone, told, refused);
+            rest.told -= static_cast<int64_t>(kept);
+            count_unsettled(client, refused - kept + notice.past);
 
-        if (!is_late(notice)) {
-            const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
+            const int64_t untold = zone.outbox->units(notice.hash) - rest.told;
+            const uint64_t reserved = set_view(notice, claim, told, granted, kept, untold, sent);
             /* a rejection looks again, so an idle key needs no more calls */
-            rest.look = guess != 0 && notice.taken != 0;
+            rest.look = reserved != 0 && consumes;
         }
 
         rest.wait_ms = std::min(next.retry_after_ms, Outbox::kWaitMaxMs);
@@ -417,22 +449,11 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
                                               std::max<uint64_t>(interval_ms, kLookMs));
     }
 
-    notice.owed = zone.settles ? rest.units : 0;
-    if (ngx_exiting && rest.units == 0) {
-        leave(notice, rest);
-    } else {
-        go_on(notice, rest);
-    }
+    notice.owed = zone.settles ? kept : 0;
+    go_on(notice, rest, kept);
 }
 
-void failed(Errand &errand, Failure failure) {
-    auto &notice = static_cast<Notice &>(errand);
-    if (failure == Failure::kLost) {
-        count_unsettled(notice.redis->client, notice.taken);
-        notice.taken = 0;
-    }
-    keep_units(notice);
-}
+void failed(Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }
 
 const AskKind kNotice
     = {{join_script, call_script, script_answered, failed, return_waiters, false}, told};
@@ -444,10 +465,12 @@ void hurry(Client &client) {
     }
 }
 
-/* Counts the units of calls under way, or without room in the outbox, as lost. */
+/* Counts the units without room in the outbox as lost. */
 void end(Client &client) {
     for (Notice &notice : notices_of(client)) {
-        count_unsettled(client, notice.taken);
+        if (!has_room(notice)) {
+            count_unsettled(client, static_cast<uint64_t>(notice.report.units));
+        }
     }
 }
 
@@ -496,45 +519,32 @@ Notice *create_notice(Claim claim) {
 
 } // namespace
 
-void sync_redis(const Claim &claim, uint64_t cost) {
+void sync_redis(const Claim &claim, int64_t units) {
     const RemoteZone &zone = *remote_of(claim).zone;
     /* only a settled cost may be higher */
-    const uint64_t units = std::min<uint64_t>(cost, UINT32_MAX);
-    if (cost > units) { count_unsettled(zone.redis->client, cost - units); }
+    const int64_t added = std::clamp<int64_t>(units, -int64_t{UINT32_MAX}, UINT32_MAX);
+    if (units > added) {
+        count_unsettled(zone.redis->client, static_cast<uint64_t>(units - added));
+    }
 
     const uint64_t now_ms = ngx_current_msec;
     uint64_t due_ms = now_ms;
-    const auto added = add_units(zone, outbox_hash(claim), units, &due_ms);
-    if (added == Outbox::Added::kDone) { return; }
+    const auto result = add_units(zone, outbox_hash(claim), added, &due_ms);
+    const bool has_room = result == Outbox::Added::kSend;
+    if (result == Outbox::Added::kDone || (!has_room && added <= 0)) { return; }
 
-    const bool has_room = added == Outbox::Added::kSend;
     Notice *notice = create_notice(claim);
     if (notice == nullptr) {
-        if (!has_room) { count_unsettled(zone.redis->client, units); }
+        if (!has_room) { count_unsettled(zone.redis->client, static_cast<uint64_t>(added)); }
         return;
     }
 
-    notice->has_room = has_room;
-    notice->taken = has_room ? 0 : units;
+    notice->report = {has_room ? uint64_t{1} : 0, 0, has_room ? 0 : added};
     if (due_ms <= now_ms) {
         send_notice(*notice, false);
     } else {
         set_timer(*notice, due_ms - now_ms);
     }
-}
-
-void unsync_redis(const Claim &claim, uint64_t units) {
-    const RemoteZone &zone = *remote_of(claim).zone;
-    const uint64_t rest = units - zone.outbox->subtract(outbox_hash(claim), units);
-    if (rest == 0) { return; }
-
-    /* without a time, the newest units are refunded first */
-    Claim given = claim;
-    RemoteClaim remote = remote_of(claim);
-    remote.source = Source::kRedis;
-    remote.taken = {};
-    given.remote = &remote;
-    settle_redis(given, -static_cast<int64_t>(rest));
 }
 
 } // namespace limit_sliding

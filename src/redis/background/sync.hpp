@@ -1,9 +1,11 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * Zones with "sync=time".  This node's memory decides, and admitted units are reported to Redis in
- * the background: all units of a key at once, by one worker, an interval after the last report.
- * The reply sets the state of the key in this node's memory to the use of all nodes.
+ * Zones with "sync=time".  This node's memory decides, and the total of a key is reported to Redis in
+ * the background: by one worker, an interval after the last report.  Redis consumes what the total
+ * has grown by since the last report that it got, so a report may be sent again.  The reply tells
+ * what all nodes use, and how much other nodes have reported.  What others use is added to the key in
+ * this node's memory, which never forgets what this node has admitted itself.
  */
 
 #pragma once
@@ -12,11 +14,9 @@
 
 namespace limit_sliding {
 
-/* Reports admitted units of the claim's key to Redis in the background, UINT32_MAX at most, or asks
- * for the state of the key if `cost` is 0.  The claim's zone has "sync=". */
-void sync_redis(const Claim &claim, uint64_t cost);
-
-/* Takes back units, whether they were reported or not. */
-void unsync_redis(const Claim &claim, uint64_t units);
+/* Reports admitted units of the claim's key to Redis in the background, or with a negative number
+ * units that were given back, UINT32_MAX at most; or asks for the state of the key if there are none.
+ * The claim's zone has "sync=". */
+void sync_redis(const Claim &claim, int64_t units);
 
 } // namespace limit_sliding

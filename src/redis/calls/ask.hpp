@@ -26,6 +26,14 @@ struct AskKind : ErrandKind {
     bool (*rest)(Ask &ask) = nullptr;
 };
 
+/* What a node with "sync=" tells Redis of a key: the units that it has admitted, less those that it
+ * has given back, since it knows the key. */
+struct Totals {
+    uint64_t life; /* random number of 48 bits of the node and the key; 0: this is no report */
+    int64_t acked; /* total that Redis has acknowledged */
+    int64_t total; /* present total */
+};
+
 /* One key of an ask.  The policy of its claim is the zone's, because an ask may outlive the
  * request. */
 struct AskPart {
@@ -38,6 +46,7 @@ struct AskPart {
     ngx_uint_t leased = 0; /* units of a bucket that the call leases */
     bool held = false;     /* the node had leased units of the key when the call was sent */
     Taken taken = {};      /* time and state of the grant, for a refund */
+    Totals totals = {};    /* of a report, in a zone with "sync=" */
     uint64_t pace = 0;     /* rate at which debts are paid, unless Redis has a limit of the key */
 };
 
@@ -46,11 +55,12 @@ inline std::string_view base_of(const AskPart &part) {
     return {reinterpret_cast<const char *>(part.key.data), part.key.len - part.zone->shape.len + 1};
 }
 
-/* The limit of a key is at its base and this suffix.  Its debt, and the mark that tells when its
- * state was deleted, are at the state's name and a suffix. */
+/* The limit of a key is at its base and this suffix.  Its debt, the mark that tells when its state
+ * was deleted, and the totals of nodes are at the state's name and a suffix. */
 constexpr std::string_view kLimitSuffix = ":limit";
 constexpr std::string_view kDebtSuffix = ":debt";
 constexpr std::string_view kMarkSuffix = ":forgotten";
+constexpr std::string_view kTotalsSuffix = ":totals";
 
 /* Claims that are decided together, and their waiters.  An ask in a call that gets more units is
  * sent again after the reply.  The key of the tree's node is the hash of the claims.  Types with

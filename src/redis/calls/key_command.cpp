@@ -23,42 +23,45 @@ struct KeyCommandAsk : Ask {
 };
 
 /* Makes the arguments that forget a key, and returns their number.  `ms` has room for a number,
- * and `own` for the shape of the key's own window and the suffix of its debt.  If the key may owe,
- * or if nodes may have leases, a script deletes the other names as well; in a cluster these are
- * not among the arguments. */
+ * and `own` for three names after the key, with the shape of the key's own window.  If the key may
+ * owe, or if nodes may have leases or tell totals, a script deletes the other names as well; in a
+ * cluster these are not among the arguments. */
 size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg *args) {
     const AskPart &part = ask.parts[0];
     const std::string_view key = view(part.key);
-    const bool leases = Leases::can_serve(*part.claim.policy), settles = node.redis->settles;
+    const bool syncs = part.zone->outbox != nullptr, settles = node.redis->settles;
+    const bool marks = syncs || Leases::can_serve(*part.claim.policy);
     const bool has_own = part.window.is_given();
-    Arg own_state, own_debt;
-    if (has_own) {
-        const std::string_view before = first(key, base_of(part).size() + 1);
-        u_char *end = append(own, Shape(with_window(*part.zone->policy, part.window)).text());
-        own_state = {before, view(own, end - own)};
-        own_debt = {before, view(own, append(end, kDebtSuffix) - own)};
-    }
+    const Shape own_shape(with_window(*part.zone->policy, part.window));
+    const auto own_name = [&](std::string_view suffix) {
+        const u_char *begin = own;
+        own = append(append(own, own_shape.text()), suffix);
+        return Arg{first(key, base_of(part).size() + 1), view(begin, own - begin)};
+    };
+    const Arg own_state = own_name({});
 
-    const bool is_script = leases || settles;
+    const bool is_script = marks || settles;
     const bool names_all = !is_script || !node.redis->client.nodes.is_cluster();
     const size_t before_keys = is_script ? 3 : 1;
     size_t argc = before_keys;
     args[argc++] = key;
-    if (names_all && leases) { args[argc++] = {key, kMarkSuffix}; }
+    if (names_all && marks) { args[argc++] = {key, kMarkSuffix}; }
+    if (names_all && syncs) { args[argc++] = {key, kTotalsSuffix}; }
     if (names_all && settles) { args[argc++] = {key, kDebtSuffix}; }
     if (names_all && has_own) { args[argc++] = own_state; }
-    if (names_all && settles && has_own) { args[argc++] = own_debt; }
+    if (names_all && settles && has_own) { args[argc++] = own_name(kDebtSuffix); }
+    if (names_all && syncs && has_own) { args[argc++] = own_name(kTotalsSuffix); }
     if (!is_script) {
         args[0] = "DEL";
         return argc;
     }
 
-    static constexpr char kDigits[] = "012345";
+    static constexpr char kDigits[] = "01234567";
     const uint64_t window_ms = std::max(part.claim.policy->window_ms, part.window.ms);
     args[0] = "EVAL";
     args[1] = forget_script();
     args[2] = std::string_view{kDigits + argc - before_keys, 1};
-    args[argc++] = view(ms, ngx_sprintf(ms, "%uL", leases ? window_ms + kLeaseMs : 0) - ms);
+    args[argc++] = view(ms, ngx_sprintf(ms, "%uL", marks ? (1 + syncs) * window_ms + kLeaseMs : 0) - ms);
     if (has_own) { args[argc++] = own_state; }
 
     return argc;
@@ -74,8 +77,8 @@ bool join(ErrandCall &call, Errand &errand) {
 
 bool put(Node &node, ErrandCall &call) {
     const auto &ask = static_cast<const KeyCommandAsk &>(call.errands.front());
-    u_char ms[NGX_INT64_LEN], own[sizeof(Shape) + kDebtSuffix.size()];
-    Arg args[10] = {"DEL", {base_of(ask.parts[0]), kLimitSuffix}};
+    u_char ms[NGX_INT64_LEN], own[3 * (sizeof(Shape) + kTotalsSuffix.size())];
+    Arg args[12] = {"DEL", {base_of(ask.parts[0]), kLimitSuffix}};
     size_t argc = 2;
 
     if (ask.command == KeyCommand::kAskTtl) {

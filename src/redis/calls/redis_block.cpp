@@ -428,6 +428,7 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
     auto algorithms = static_cast<unsigned>(redis.algorithms);
     if (redis.settings.topology == Topology::kCluster) { algorithms |= kScriptCluster; }
     if (redis.settles) { algorithms |= kScriptSettles; }
+    if (redis.syncs) { algorithms |= kScriptSyncs; }
     if (redis.gives_back) { algorithms |= kScriptGivesBack; }
 
     if (redis.records) { algorithms |= kScriptRejected; }

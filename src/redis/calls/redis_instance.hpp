@@ -114,6 +114,7 @@ struct Redis {
     /* The script depends on these fields. */
     ngx_uint_t algorithms; /* mask of 1 << Algorithm of the zones */
     bool settles;          /* zones settle costs, or take them back */
+    bool syncs;            /* zones have "sync=" */
     bool gives_back;       /* locations also have limits of another Redis */
     bool records;          /* locations record rejected requests */
     ngx_str_t script;

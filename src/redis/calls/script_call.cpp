@@ -24,7 +24,7 @@ constexpr auto kArgs = 3 + 5 * kClaimsPerCall;
 
 /* The most offsets of local time in a head, and the most bytes of a head. */
 constexpr auto kOffsets = 4;
-constexpr auto kHeadBytes = 45 + 7 + 26 + kOffsets * 16;
+constexpr auto kHeadBytes = 45 + 7 + 26 + 20 + kOffsets * 16;
 
 /* Added to the calendar of a zone in local time. */
 constexpr auto kLocal = 8;
@@ -42,6 +42,8 @@ uint64_t extra_of(const Policy &policy) {
     return policy.algorithm == Algorithm::kCounter ? policy.precision : policy.burst;
 }
 
+bool is_synced(const AskPart &part) { return part.zone->outbox != nullptr; }
+
 /* Writes the head of a claim, as scripts.hpp describes it. */
 class Head {
 public:
@@ -55,7 +57,7 @@ public:
         add(ask.asked_units, 4);
         add(uint64_t{policy.strict}, 1);
         add(uint64_t{records(claim)}, 1);
-        add(uint64_t{part.held}, 1);
+        add(is_synced(part) ? 2 : part.held, 1);
         add(policy.window_ms, 5);
         add(claim.limit, 7);
         add(extra_of(policy), 4);
@@ -72,6 +74,12 @@ public:
             add(part.taken.values[0], 7);
             add(part.taken.values[1], 7);
             add(part.taken.window, 5);
+        }
+
+        if (is_synced(part)) {
+            add(part.totals.life, 6);
+            add(static_cast<uint64_t>(part.totals.acked), 7);
+            add(static_cast<uint64_t>(part.totals.total), 7);
         }
 
         if (policy.algorithm == Algorithm::kFixed && policy.offsets != nullptr) {
@@ -141,6 +149,7 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
             add({base_of(part), kLimitSuffix});
             if (part.zone->redis->settles) { add({key, kDebtSuffix}); }
             if (part.held) { add({key, kMarkSuffix}); }
+            if (is_synced(part)) { add({key, kTotalsSuffix}); }
         }
     }
 
@@ -347,7 +356,12 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
             return false;
         }
 
-        told->forgotten = part.held ? take() : 0;
+        if (is_synced(part)) {
+            told->others = take();
+            told->total = take();
+        }
+
+        told->forgotten = part.held || is_synced(part) ? take() : 0;
         if (told->forgotten < 0) { return false; }
 
         told->rejected

@@ -34,7 +34,10 @@ struct PartAnswer {
     Policy policy;     /* policy of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     uint64_t rejected; /* rejected units of the ask, if records(); else 0 */
-    int64_t forgotten; /* 1 plus the ms since the key was forgotten; 0: it was not forgotten */
+    int64_t others;    /* with "sync=", the sum of the totals of other nodes */
+    int64_t total;     /* with "sync=", the total of this node that Redis has counted */
+    int64_t forgotten; /* 1 plus the ms since the key was forgotten, 0: it was not forgotten; with
+                          "sync=", 1 more if this is the first report, and 0 if it is not */
 
     int64_t counter[kCounterValues]; /* RemoteState::values of a counter */
 };

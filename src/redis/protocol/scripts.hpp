@@ -7,8 +7,8 @@
  * n such requests at once.
  *
  *   KEYS  of each claim, in order: the state, KEY:SHAPE; KEY:limit; KEY:SHAPE:debt if costs are
- *         settled; and KEY:SHAPE:forgotten if the caller has leased units left.  In a cluster only
- *         the states.
+ *         settled; and KEY:SHAPE:forgotten if the caller has leased units left, or
+ *         KEY:SHAPE:totals if its zone has "sync=".  In a cluster only the states.
  *   ARGV  of each claim, in order: its head; empty or left out at the end: the head of the claim
  *         before it, if the ask has one claim.  A head is a string of numbers, each with the
  *         highest byte first, of these bytes:
@@ -18,7 +18,7 @@
  *           - 1 number of claims of the ask, and 4 its units; at the first claim
  *           - 1 the counter is strict
  *           - 1 record rejected units
- *           - 1 the caller has leased units left
+ *           - 1: 1 if the caller has leased units left, 2 if its zone has "sync=", else 0
  *           - 5 window of the zone in ms
  *           - 7 limit
  *           - 4 precision of COUNTER (0: auto), burst of a bucket, or Calendar of the zone of FIXED
@@ -31,6 +31,9 @@
  *           - to refund, 7 time of the grant, 7 and 7 the values of RemoteState::taken(), and 5 the
  *             Window::code() of the window in force then, 0: the zone's
  *           - to lease, 4 number of leased units
+ *           - with "sync=", 6 a random number of the node and the key, 0 if the call is no report;
+ *             and, signed, 7 the total that Redis has acknowledged, and 7 the present total.  The
+ *             units of a report are those that may be consumed, the latest ones
  *           - for local time, offsets from UTC around now, in order: 8 the time in ms from which
  *             each holds, and 8 the ms to add
  *
@@ -50,6 +53,10 @@
  *     other claims, the values of RemoteState, but of a COUNTER its state, or nil if it has none
  *   - if the caller has leased units left, 1 plus the ms since the key was forgotten, or 0 if it
  *     was not
+ *   - with "sync=", the sum of the totals of others; the total that is acknowledged now; and 0, or
+ *     1 if this is the first report of the number, and 2 plus the ms since the key was forgotten if
+ *     it was, too.  The granted units are those that this call has consumed: an earlier call, whose
+ *     reply was lost, may have consumed others
  *
  * Scripts for a cluster, for settled costs, and for locations with limits of several Redises can
  * refund granted units, as if they had not been consumed.  The caller adds all units that the
@@ -75,8 +82,8 @@
  * A string at KEY:limit is the override of the key, as Override::parse() takes it.  A key with
  * another window than the zone's has its state, and its debt, at the SHAPE with this window.
  *
- * Units that were leased before the state of their key was deleted must not be spent, so
- * forget_script() leaves a mark at KEY:SHAPE:forgotten.
+ * Units that were leased before the state of their key was deleted must not be spent, and nodes with
+ * "sync=" must forget their counts, so forget_script() leaves a mark at KEY:SHAPE:forgotten.
  */
 
 #pragma once
@@ -112,12 +119,15 @@ constexpr auto kScriptGivesBack = 0x400u;
 /* The script can record rejected units. */
 constexpr auto kScriptRejected = 0x800u;
 
+/* The script knows totals of nodes. */
+constexpr auto kScriptSyncs = 0x1000u;
+
 /* Writes the script for these algorithms, a mask of 1 << Algorithm and of the flags above, with a
  * final NUL if `bytes` exceeds its length.  Returns the length.  Only the first line of the
  * script reads the clock. */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
-/* Returns the script that deletes the state and the debt at KEYS[1], and returns 1.  Other KEYS
+/* Returns the script that deletes the state, debt and totals at KEYS[1], and returns 1.  Other KEYS
  * only name the keys that it touches.  ARGV[1] is the lifetime of its mark in ms, as long as
  * leased units may be spent; 0: no mark.  ARGV[2], if given, is another state to be deleted. */
 std::string_view forget_script();

@@ -10,23 +10,26 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr unsigned kUnitBits = 32;
+constexpr unsigned kUnitBits = 36;
 constexpr unsigned kDueBits = 22;
 constexpr unsigned kDueShift = kUnitBits + 2;
 
-constexpr uint64_t kUnits = UINT32_MAX;
+constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
+constexpr int64_t kUnitsMax = static_cast<int64_t>(kUnits / 2);
 constexpr uint64_t kBusy = uint64_t{1} << kUnitBits;
 constexpr uint64_t kLook = uint64_t{1} << (kUnitBits + 1);
 constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
 
-/* The further words of a key.  They are independent, relaxed estimates: they need not be of one
- * reply, and of two workers that store at once, one is lost. */
-enum { kSeen, kMemo, kFurther };
+/* The further words of a key.  kLife and kAcked change by compare-and-swap.  The others are
+ * independent, relaxed estimates: they need not be of one reply, and of two workers that store at
+ * once, one is lost. */
+enum { kLife, kAcked, kOthers, kSeen, kMemo, kFurther };
 
-/* kSeen: the time of the last call in ms modulo 2^24, 4.6 hours, and the used units; 0: unknown */
+/* kSeen: the time of the last call in ms modulo 2^24, 4.6 hours, and the reserved units; 0: unknown
+ */
 constexpr unsigned kTimeBits = 24;
 constexpr uint64_t kTime = (uint64_t{1} << kTimeBits) - 1;
-constexpr uint64_t kUsedMax = (uint64_t{1} << (64 - kTimeBits)) - 1;
+constexpr uint64_t kReservedMax = (uint64_t{1} << (64 - kTimeBits)) - 1;
 
 /* kMemo: the time from which look() may ask again, modulo 2^32 ms, 50 days; share; pace. */
 constexpr uint64_t kLookMs = UINT32_MAX;
@@ -48,6 +51,15 @@ constexpr uint64_t kClockMs = 250;
 bool is_busy(uint64_t fact) { return (fact & kBusy) != 0; }
 bool is_wanted(uint64_t fact) { return (fact & (kUnits | kLook)) != 0; }
 bool is_idle(uint64_t fact) { return !is_busy(fact) && !is_wanted(fact); }
+
+int64_t units_of(uint64_t fact) {
+    const auto units = static_cast<int64_t>(fact & kUnits);
+    return units <= kUnitsMax ? units : units - static_cast<int64_t>(kUnits) - 1;
+}
+
+uint64_t with_units(uint64_t fact, int64_t units) {
+    return (fact & ~kUnits) | (static_cast<uint64_t>(units) & kUnits);
+}
 
 /* Returns the ms until the fact is due, negative if it is overdue. */
 int64_t left_ms(uint64_t fact, uint64_t now_ms) {
@@ -83,8 +95,9 @@ Worth worth_of(uint64_t fact, uint64_t now_ms) {
     const bool is_needed = is_wanted(fact) ? left >= -kGoneMs : is_busy(fact) && left >= 0;
     if (is_needed) { return {Worth::kPinned, 0}; }
 
-    const uint64_t units = fact & kUnits;
-    return units != 0 ? Worth{kGone, units} : Worth{kNoUnits, static_cast<uint64_t>(left) + kDue};
+    const int64_t units = units_of(fact);
+    return units > 0 ? Worth{kGone, static_cast<uint64_t>(units)}
+                     : Worth{kNoUnits, static_cast<uint64_t>(left) + kDue};
 }
 
 bool may_look(const uint64_t *further, uint64_t now_ms) {
@@ -111,12 +124,13 @@ bool Outbox::update(uint64_t hash, uint64_t now_ms, uint64_t *evicted, const Cha
         evicted);
 }
 
-Outbox::Added Outbox::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
+Outbox::Added Outbox::add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_t interval_ms,
                           uint64_t *due_ms, uint64_t *evicted) {
     Added added = Added::kFull;
 
     const bool is_added = update(hash, now_ms, evicted, [&](uint64_t &fact) {
-        if (units > kUnits - (fact & kUnits)) { return false; }
+        const int64_t sum = units_of(fact) + units;
+        if (sum > kUnitsMax || sum < -kUnitsMax) { return false; }
 
         const int64_t left = left_ms(fact, now_ms);
         const bool is_late = left < -static_cast<int64_t>(is_busy(fact) ? 0 : kOverdueMs);
@@ -135,7 +149,7 @@ Outbox::Added Outbox::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64
             added = Added::kDone;
         }
 
-        fact += units;
+        fact = with_units(fact, sum);
         return true;
     });
     return is_added ? added : Added::kFull;
@@ -168,9 +182,8 @@ Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms,
 }
 
 Outbox::Took Outbox::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool early,
-                          uint64_t *units, uint64_t *due_ms) {
+                          uint64_t life, Report *report, uint64_t *due_ms) {
     Took took = Took::kNothing;
-    *units = 0;
 
     const bool is_taken = update(hash, now_ms, nullptr, [&](uint64_t &fact) {
         took = Took::kNothing;
@@ -184,64 +197,80 @@ Outbox::Took Outbox::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool
             return false;
         }
 
-        *units = fact & kUnits;
-        fact = with_due((fact & ~(kUnits | kLook)) | kBusy, now_ms + std::min(most_ms, kWaitMaxMs));
+        report->units = units_of(fact);
+        fact = with_due((fact & ~kLook) | kBusy, now_ms + std::min(most_ms, kWaitMaxMs));
         return true;
     });
 
-    if (is_taken) { return Took::kTaken; }
+    if (!is_taken) { return took; }
 
-    *units = 0;
-    return took;
+    *report = {life, 0, report->units};
+    if (uint64_t *words = further(hash)) {
+        uint64_t known = 0;
+        if (!shared(&words[kLife]).compare_exchange_strong(known, life)) { report->life = known; }
+
+        report->acked = static_cast<int64_t>(load(&words[kAcked]));
+    }
+
+    return Took::kTaken;
 }
 
-Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Rest &rest, uint64_t *due_ms) {
+bool Outbox::acknowledge(uint64_t hash, const Report &report, int64_t total) {
+    uint64_t *words = further(hash);
+    auto acked = static_cast<uint64_t>(report.acked);
+    return words != nullptr && load(&words[kLife]) == report.life
+           && shared(&words[kAcked]).compare_exchange_strong(acked, static_cast<uint64_t>(total));
+}
+
+Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Report &report, const Rest &rest,
+                           uint64_t *due_ms) {
     Added added = Added::kDone;
 
     if (uint64_t *words = further(hash)) {
         store(&words[kMemo], (load(&words[kMemo]) & ~kLookMs) | (rest.look_ms & kLookMs));
     }
 
-    const bool is_done = update(hash, now_ms, nullptr, [&](uint64_t &fact) {
+    update(hash, now_ms, nullptr, [&](uint64_t &fact) {
+        added = Added::kDone;
         if (fact == 0) { return false; }
 
-        const bool is_new = is_wanted(fact);
+        const bool is_new = units_of(fact) != report.units || (fact & kLook) != 0;
 
-        fact = (fact & ~(kBusy | kUnits)) | std::min(kUnits, (fact & kUnits) + rest.units)
-               | (rest.look ? kLook : 0);
+        fact = with_units(fact, units_of(fact) - rest.told);
+        fact = (fact & ~kBusy) | (rest.look ? kLook : 0);
         *due_ms = is_new || rest.look ? rest.due_ms : std::max(rest.due_ms, now_ms + rest.wait_ms);
         *due_ms = std::min(*due_ms, now_ms + kWaitMaxMs);
         if (!is_wanted(fact)) { *due_ms = rest.due_ms; }
+
+        if (rest.leaves && is_wanted(fact)) { *due_ms = now_ms - kOverdueMs - 1; }
 
         fact = with_due(fact, *due_ms);
         added = is_wanted(fact) ? Added::kSend : Added::kDone;
         return true;
     });
 
-    if (is_done) { return added; }
-
-    return rest.units == 0 ? Added::kDone : Added::kFull;
+    return added;
 }
 
-uint64_t Outbox::units(uint64_t hash) const {
-    uint64_t units = 0;
+int64_t Outbox::units(uint64_t hash) const {
+    int64_t units = 0;
     FactTable::look(hash, [&](uint64_t fact) {
-        units = fact & kUnits;
+        units = units_of(fact);
         return true;
     });
     return units;
 }
 
 uint64_t Outbox::subtract(uint64_t hash, uint64_t units) {
-    uint64_t subtracted = 0;
+    int64_t subtracted = 0;
     const bool is_changed = update(hash, 0, nullptr, [&](uint64_t &fact) {
-        const uint64_t before = fact;
-        subtracted = std::min(fact & kUnits, units);
-        fact -= subtracted;
-        if (is_busy(fact) && subtracted != units) { fact |= kLook; }
-        return fact != before;
+        const int64_t before = units_of(fact);
+        const auto most = static_cast<int64_t>(std::min<uint64_t>(units, kUnitsMax));
+        subtracted = std::clamp<int64_t>(before, 0, most);
+        fact = with_units(fact, before - subtracted);
+        return subtracted != 0;
     });
-    return is_changed ? subtracted : 0;
+    return is_changed ? static_cast<uint64_t>(subtracted) : 0;
 }
 
 Outbox::Seen Outbox::seen(uint64_t hash, uint64_t now_ms) const {
@@ -252,15 +281,16 @@ Outbox::Seen Outbox::seen(uint64_t hash, uint64_t now_ms) const {
     const uint64_t memo = load(&words[kMemo]);
     if (last == 0) { return {}; }
 
-    return {last >> kTimeBits, now_ms - ((now_ms - last) & kTime), memo >> kShareShift & kShare,
-            memo >> kPaceShift};
+    return {static_cast<int64_t>(load(&words[kOthers])), last >> kTimeBits,
+            now_ms - ((now_ms - last) & kTime), memo >> kShareShift & kShare, memo >> kPaceShift};
 }
 
 void Outbox::set_seen(uint64_t hash, const Seen &seen) {
     uint64_t *words = further(hash);
     if (words == nullptr) { return; }
 
-    store(&words[kSeen], std::min(seen.used, kUsedMax) << kTimeBits | (seen.at_ms & kTime));
+    store(&words[kOthers], static_cast<uint64_t>(seen.others));
+    store(&words[kSeen], std::min(seen.reserved, kReservedMax) << kTimeBits | (seen.at_ms & kTime));
     store(&words[kMemo], (load(&words[kMemo]) & kLookMs)
                              | std::min(seen.share, kShare) << kShareShift
                              | std::min(seen.pace, kPaceMax) << kPaceShift);

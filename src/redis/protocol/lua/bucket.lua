@@ -246,7 +246,7 @@ if at and at < taken and not leased_at then
   end
   at = nil
 end
---@ if settles
+--@ if newest
 if at and taken == 0 then
   local time, low, held = at, lowest, newer + older
   local level, level_rest = subtract(used, used_rest, cost, 0, w)

@@ -120,6 +120,13 @@ while names[at] do
     --@ include override.reply
   end
 
+  --@ if syncs
+  local totals, entries, others, mine, loose, kept = key .. ':totals', nil, 0, nil, 0, {}
+  if is_synced and limit > 0 then
+    --@ include totals
+  end
+  --@ end
+
   -- An algorithm writes its values, and sets `free` to the units that its
   -- history has room for; `grant` then sets the units to record.  For a
   -- charge, `lost` is the number of units that cannot be owed either.
@@ -152,6 +159,12 @@ while names[at] do
   if purpose == 2 or purpose == 4 then values, out[o + 1] = 1, lost end
   --@ end
   o = o + values
+
+  --@ if syncs
+  if is_synced then
+    --@ include totals.save
+  end
+  --@ end
 
   -- The mark tells when forget.lua deleted the state of this key.
   if is_held then

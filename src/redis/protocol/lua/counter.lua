@@ -306,7 +306,7 @@ end
 local auto, keep = extra == 0, false
 --@ include counter.newest
 --@ include counter.counts
---@ if settles
+--@ if newest
 if v and taken == 0 then
   for i = q + 1, 1, -1 do
     local less = math.min(v[i], cost)

@@ -12,6 +12,7 @@ for i = 1, ARGV[2] and 2 or 1 do
   local key = i == 1 and KEYS[1] or ARGV[2]
   redis.call('DEL', key)
   redis.pcall('DEL', key .. ':debt')
+  redis.pcall('DEL', key .. ':totals')
 end
 local T = redis.call('TIME')
 local now = T[1] * 1000 + math.floor(T[2] / 1000)

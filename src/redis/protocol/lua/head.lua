@@ -19,6 +19,9 @@ local head_parts, head_part, head_elapsed, head_mark, head_format, head_size
 --@ if bucket
 local leased
 --@ end
+--@ if syncs
+local is_synced, life, acked, total
+--@ end
 --@ if fixed
 local offsets
 --@ end
@@ -33,7 +36,10 @@ algorithm, purpose, claims, units, is_strict, is_recorded, is_held, head_window,
 -- The call would charge a later time then, so it does nothing.  All heads of
 -- a call have one deadline.
 if now > deadline then return {err = 'LATE ' .. now} end
-is_strict, is_recorded, is_held = is_strict > 0, is_recorded > 0, is_held > 0
+--@ if syncs
+is_synced = is_held > 1
+--@ end
+is_strict, is_recorded, is_held = is_strict > 0, is_recorded > 0, is_held == 1
 if head_own == 0 then head_own = nil end
 --@ if settles
 head_pace, at = unpack_('>I7', head, at)
@@ -54,6 +60,9 @@ end
 --@ if bucket
 leased = nil
 if purpose == 3 then leased = unpack_('>I4', head, at) end
+--@ end
+--@ if syncs
+if is_synced then life, acked, total, at = unpack_('>I6i7i7', head, at) end
 --@ end
 --@ if fixed
 offsets = nil

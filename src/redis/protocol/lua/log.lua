@@ -105,7 +105,7 @@ free = limit - most + g * cost
 
 -- Removes events of this time, up to the cost: events of one time are alike.
 --@ chunk log.give_back
---@ if settles
+--@ if newest
 if taken == 0 then
   call('ZREMRANGEBYRANK', key, -cost, -1)
   cost = 0
