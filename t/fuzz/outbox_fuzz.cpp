@@ -15,7 +15,7 @@ using namespace limit_sliding;
 namespace {
 
 constexpr size_t kKeys = 10;
-constexpr size_t kBytes = sizeof(Outbox) + 2 * 224;
+constexpr size_t kBytes = sizeof(Outbox) + 2 * 256;
 constexpr uint64_t kIntervalMs = 100;
 
 class History {
@@ -64,7 +64,8 @@ private:
         if (evicted == 0) { return; }
 
         const auto lost = std::find_if(units_.begin(), units_.end(), [=](const auto &key) {
-            return key.second == static_cast<int64_t>(evicted) && outbox_->units(hash_of(key.first)) == 0;
+            return key.second == static_cast<int64_t>(evicted)
+                   && outbox_->units(hash_of(key.first)) == 0;
         });
         CHECK(lost != units_.end());
         lost->second = 0;
@@ -131,8 +132,12 @@ private:
 
         note_evicted(evicted);
 
-        const Outbox::Seen seen = {static_cast<int64_t>(input_.number()), input_.number(), now_ms_,
-                                   input_.number(), input_.number()};
+        const Outbox::Seen seen = {static_cast<int64_t>(input_.number()),
+                                   0,
+                                   input_.number(),
+                                   now_ms_,
+                                   input_.number(),
+                                   input_.number()};
         outbox_->set_seen(hash(), seen);
         const Outbox::Seen known = outbox_->seen(hash(), now_ms_);
         CHECK(known.at_ms <= now_ms_ && known.reserved <= seen.reserved);
@@ -149,7 +154,7 @@ private:
     Outbox *outbox_;
     uint64_t now_ms_ = 1000000;
     uint64_t key_ = 0;
-    std::map<uint64_t, int64_t> units_; /* that wait, of each key */
+    std::map<uint64_t, int64_t> units_;          /* that wait, of each key */
     std::map<uint64_t, Outbox::Report> reports_; /* under way */
     alignas(64) uint8_t memory_[kBytes];
 };

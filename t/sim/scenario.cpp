@@ -45,7 +45,7 @@ Plan draw_plan() {
     const Algorithm algorithm = plan.policy.algorithm;
     if (chance(250) && Leases::can_serve(plan.policy)) {
         plan.lease = chance(500) ? kLeaseAuto : static_cast<uint32_t>(between(1, 20));
-    } else if (chance(200)) {
+    } else if (algorithm != Algorithm::kLog && chance(200)) {
         plan.sync_ms = between(10, 300);
     } else if (chance(200) && algorithm != Algorithm::kLog) {
         plan.settles = true;

@@ -197,10 +197,10 @@ void Site::start(Worker &worker) {
     redis.algorithms = 1u << index_of(algorithm);
     redis.settles = plan.settles;
     redis.syncs = plan.sync_ms != 0;
-    const Script &made = script_of(static_cast<unsigned>(redis.algorithms)
-                                   | (plan.topology == Topology::kCluster ? kScriptCluster : 0)
-                                   | (plan.settles ? kScriptSettles : 0)
-                                   | (plan.sync_ms != 0 ? kScriptSyncs : 0));
+    const Script &made
+        = script_of(static_cast<unsigned>(redis.algorithms)
+                    | (plan.topology == Topology::kCluster ? kScriptCluster : 0)
+                    | (plan.settles ? kScriptSettles : 0) | (plan.sync_ms != 0 ? kScriptSyncs : 0));
     redis.script = to_str(made.text);
     redis.script_sha1 = to_str(made.digest);
     static const std::string heartbeat = add_script(std::string(heartbeat_script()));

@@ -38,6 +38,7 @@ struct Traffic::Request {
     RemoteClaim remotes[2] = {};
     uint64_t began_us;
     uint64_t stalled_us;
+    uint64_t admitted_ms;
     bool is_waiting = false;
     bool is_over = false;
 
@@ -191,19 +192,28 @@ void Traffic::told(Request &request) {
     }
 }
 
-/* Leased units count when they are spent, by the clock of the server that has granted them. */
+/* Leased units count when they are spent, by the clock of the server that has granted them; units
+ * of a zone with "sync=" by the clock of the machine, which has decided. */
 void Traffic::admit(Request &request) {
+    request.admitted_ms = ngx_current_msec;
     for (size_t i = 0; i < request.n; i++) {
         const Claim &claim = request.claims[i];
         const bool is_told = claim.remote->source == Source::kRedis;
+        const bool is_decided_here = site_.plan.sync_ms != 0;
         const int64_t at_ms = is_told ? static_cast<int64_t>(claim.remote->taken.now_ms)
-                                      : site_.server_of(request.keys[i]).clock_us() / 1000;
+                              : is_decided_here
+                                  ? static_cast<int64_t>(ngx_current_msec + claim.zone->offset_ms)
+                                  : site_.server_of(request.keys[i]).clock_us() / 1000;
         KeyRecord &record = keys_[request.keys[i]];
         record.admitted++;
-        record.times.emplace_back(at_ms, 1);
+        record.times[is_decided_here ? request.worker->machine : nullptr].emplace_back(at_ms, 1);
     }
 
     admitted_++;
+    if (site_.plan.sync_ms != 0 && chance(200)) {
+        after(below(100000), [this, &request] { wake([this, &request] { refund(request); }); });
+    }
+
     if (site_.plan.settles && request.n == 1) {
         const int64_t difference = static_cast<int64_t>(below(5)) - 1;
         after(below(50000), [&request, difference] {
@@ -211,6 +221,19 @@ void Traffic::admit(Request &request) {
             wake([&request, difference] { settle_redis(request.claims[0], difference); });
         });
     }
+}
+
+/* A request of a zone with "sync=" turns out to cost nothing.  What was admitted in its place is
+ * not above the limit. */
+void Traffic::refund(Request &request) {
+    count("refunds");
+    trace("%s is refunded", request.keys[0].c_str());
+    const Claim &claim = request.claims[0];
+    settle_synced(claim, 1, 0, request.admitted_ms);
+    auto &times = keys_[request.keys[0]].times[request.worker->machine];
+    const auto at_ms = static_cast<int64_t>(request.admitted_ms + claim.zone->offset_ms);
+    const auto time = std::find(times.begin(), times.end(), std::make_pair(at_ms, uint64_t{1}));
+    if (time != times.end()) { times.erase(time); }
 }
 
 void Traffic::finish(Request &request, const char *how) {
@@ -255,6 +278,7 @@ static uint64_t most_admitted(const Policy &policy, uint64_t limit, bool one_win
 
 void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bounded) {
     const Plan &plan = site_.plan;
+    const bool is_decided_here = plan.sync_ms != 0;
     if (!is_bounded) { return; }
 
     if (plan.sync_ms == 0 && record.admitted > record.granted) {
@@ -262,34 +286,39 @@ void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bou
                static_cast<size_t>(record.granted));
     }
 
-    if (plan.lease == 0 && record.granted > record.asked) {
-        broken("%s: granted %zu, asked %zu", key.c_str(), static_cast<size_t>(record.granted),
-               static_cast<size_t>(record.asked));
-    }
-
     unsigned losses = 0;
     for (auto &server : site_.servers) {
         losses += server->losses();
     }
 
+    /* with "sync=", a server that has lost its data is told again */
+    const bool is_told_once = plan.lease == 0 && (plan.sync_ms == 0 || losses == 0);
+    if (is_told_once && record.granted > record.asked) {
+        broken("%s: granted %zu, asked %zu", key.c_str(), static_cast<size_t>(record.granted),
+               static_cast<size_t>(record.asked));
+    }
+
     /* a bucket runs off in the last master, too, until that is none any more */
     const bool is_leaky = plan.policy.algorithm == Algorithm::kLeakyBucket;
     const bool is_bucket = is_leaky || plan.policy.algorithm == Algorithm::kTokenBucket;
-    const uint64_t capacity = plan.policy.capacity(plan.limit) + is_leaky;
+    /* a machine rounds times of a bucket to ms */
+    const uint64_t capacity
+        = plan.policy.capacity(plan.limit) + (is_leaky || (is_decided_here && is_bucket));
     const uint64_t split = is_bucket ? plan.limit * 500 / plan.policy.window_ms + 1 : 0;
-    std::sort(record.times.begin(), record.times.end());
     if (plan.settles) { return; }
 
-    const uint64_t most = most_admitted(plan.policy, plan.limit, plan.sync_ms != 0, record.times);
-    const uint64_t parts = plan.sync_ms != 0 ? 2 * plan.nmachines : 1;
-    const uint64_t ahead = is_bucket ? plan.limit * plan.sync_ms / plan.policy.window_ms + 1 : 0;
-    const uint64_t over = plan.sync_ms != 0 ? ahead * parts : 0;
-    if (most > (capacity + losses * (capacity + split)) * parts + over) {
-        broken("%s: admitted %zu, the limit is %zu, after %u losses", key.c_str(),
-               static_cast<size_t>(most), static_cast<size_t>(capacity), losses);
-    }
+    /* with "sync=", a machine knows what it has admitted, whatever Redis has lost */
+    const uint64_t bound = capacity + (is_decided_here ? 0 : losses * (capacity + split));
+    for (auto &[machine, times] : record.times) {
+        std::sort(times.begin(), times.end());
+        const uint64_t most = most_admitted(plan.policy, plan.limit, is_decided_here, times);
+        if (most > bound) {
+            broken("%s: admitted %zu, the limit is %zu, after %u losses", key.c_str(),
+                   static_cast<size_t>(most), static_cast<size_t>(capacity), losses);
+        }
 
-    count(most == capacity ? "keys that reached their limits" : "other keys");
+        count(most == capacity ? "keys that reached their limits" : "other keys");
+    }
 }
 
 void Traffic::check(bool is_bounded) {

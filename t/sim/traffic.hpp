@@ -16,8 +16,9 @@ struct KeyRecord {
     uint64_t asked = 0;    /* units that requests have asked a Redis for */
     uint64_t granted = 0;  /* by servers, those that were leased with them */
     uint64_t admitted = 0; /* to requests */
-    std::vector<std::pair<int64_t, uint64_t>>
-        times; /* of servers: when so many units were admitted */
+    /* When so many units were admitted: by the clock of the server; with "sync=", of each machine
+     * by its own. */
+    std::map<const Machine *, std::vector<std::pair<int64_t, uint64_t>>> times;
 };
 
 class Traffic {
@@ -58,6 +59,7 @@ private:
     void told(Request &request);
     void finish(Request &request, const char *how);
     void admit(Request &request);
+    void refund(Request &request);
     void add_claim(Request &request, unsigned key);
     void decide_here(Request &request);
     void leave(Request &request);

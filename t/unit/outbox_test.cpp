@@ -13,7 +13,7 @@ using namespace limit_sliding;
 #define NOW_MS 1000000ull
 #define INTERVAL_MS 100
 #define MOST_MS 3000
-#define BYTES(sets) (64 + 224 * (sets))
+#define BYTES(sets) (64 + 256 * (sets))
 
 typedef Outbox::Added Added;
 typedef Outbox::Took Took;
@@ -264,7 +264,7 @@ static void tells_keys_apart(void **state) {
     /* the key that has rested longest makes room */
     for (int64_t key = 1; key < 5; key++) {
         expect_taken(outbox, key, NOW_MS, key);
-        outbox->set_seen(key, {100 + key, 1, NOW_MS, 1, 1});
+        outbox->set_seen(key, {100 + key, 0, 1, NOW_MS, 1, 1});
         done(outbox, key, NOW_MS + (key ^ 3), 0, 0, &due);
     }
     assert_int_equal(add(outbox, 5, 9, NOW_MS + 200, &due), Added::kSend);
@@ -304,7 +304,7 @@ static void forgets_calls_that_never_end(void **state) {
     assert_int_equal(add(outbox, 5, 1, end_ms, &due), Added::kFull);
 
     /* what is seen of a key without an entry is not remembered, and its call may end */
-    outbox->set_seen(5, {12, 1, NOW_MS, 1, 1});
+    outbox->set_seen(5, {12, 0, 1, NOW_MS, 1, 1});
     assert_int_equal(outbox->seen(5, NOW_MS).at_ms, 0);
     assert_int_equal(done(outbox, 5, NOW_MS, 0, 0, &due), Added::kDone);
 
@@ -358,18 +358,19 @@ static void remembers_what_was_seen(void **state) {
     add(outbox, 7, 1, NOW_MS, &due);
     assert_int_equal(outbox->seen(7, NOW_MS).at_ms, 0);
 
-    outbox->set_seen(7, {-5, 12345, NOW_MS, 128, 77});
+    outbox->set_seen(7, {-5, 9, 12345, NOW_MS, 128, 77});
     expect_taken(outbox, 7, NOW_MS, 1);
     done(outbox, 7, NOW_MS, 0, 0, &due);
 
     auto seen = outbox->seen(7, NOW_MS + 70000);
     assert_int_equal(seen.others, -5);
+    assert_int_equal(seen.added, 9);
     assert_int_equal(seen.reserved, 12345);
     assert_int_equal(seen.at_ms, NOW_MS);
     assert_int_equal(seen.share, 128);
     assert_int_equal(seen.pace, 77);
 
-    outbox->set_seen(7, {1ll << 60, 1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
+    outbox->set_seen(7, {1ll << 60, 1ull << 60, 1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
     seen = outbox->seen(7, NOW_MS);
     assert_int_equal(seen.others, 1ll << 60);
     assert_int_equal(seen.reserved, (1ull << 40) - 1);
@@ -456,9 +457,8 @@ static void audit(game_t *game) {
             (void)game->outbox->look(hash, later_ms, 1, &due);
             if (game->outbox->take(hash, later_ms, 50, true, 1, &report, &due) == Took::kTaken) {
                 taken += static_cast<uint64_t>(report.units);
-                (void)game->outbox->done(
-                    hash, later_ms, report,
-                    {report.units, false, later_ms, 0, later_ms, false}, &due);
+                (void)game->outbox->done(hash, later_ms, report,
+                                         {report.units, false, later_ms, 0, later_ms, false}, &due);
             }
         }
 

@@ -115,9 +115,8 @@ static void test_counts_beyond_all_bounds(void **state) {
             const uint64_t now_ms = PRESENT * policy.window_ms + 7;
             const uint64_t n = policy.precision == 1 ? 1 : counter_parts(limit);
             const uint64_t newest = now_ms * n / policy.window_ms;
-            const bool is_set
-                = limit_sliding::raise_counts(told.claim(by, 1), most, n, newest, count, now_ms,
-                                              now_ms);
+            const bool is_set = limit_sliding::raise_counts(told.claim(by, 1), most, n, newest,
+                                                            count, now_ms, now_ms);
 
             CHECK(is_set == has_counts(policy));
             CHECK(!is_set || told.used(by, now_ms) >= std::min(limit, most));

@@ -91,7 +91,7 @@ bool accept(weak::Outcome &) { return true; }
 
 /* ---- units that wait ---- */
 
-constexpr size_t kOutboxBytes = 64 + 224;
+constexpr size_t kOutboxBytes = 64 + 256;
 
 Outbox *outbox;
 

@@ -44,11 +44,11 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
 bool is_window_of(const Claim &claim, uint64_t utc_ms, uint64_t now_ms);
 
 /* Adds units of other nodes to a counter, in the parts in which all nodes together have more, so
- * that the count fades at the same times.  `count` has the units of all nodes in n parts of a window
- * and in the part before them, the oldest first.  `newest` is the number of the last part, time x n
- * / window, by a clock that shows `remote_ms` when the caller's shows `now_ms`.  The sum may exceed
- * the limit, without a debt.  Returns false, and changes nothing, if the claim's limit has no states
- * of one word with n parts. */
+ * that the count fades at the same times.  `count` has the units of all nodes in n parts of a
+ * window and in the part before them, the oldest first.  `newest` is the number of the last part,
+ * time x n / window, by a clock that shows `remote_ms` when the caller's shows `now_ms`.  The sum
+ * may exceed the limit, without a debt.  Returns false, and changes nothing, if the claim's limit
+ * has no states of one word with n parts. */
 bool raise_counts(const Claim &claim, uint64_t cost, uint64_t n, uint64_t newest,
                   const uint64_t *count, uint64_t remote_ms, uint64_t now_ms);
 

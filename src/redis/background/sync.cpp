@@ -29,8 +29,8 @@ struct Notice : Ask {
     uint64_t again;      /* units of the report that Redis had no room for in the last one */
     uint64_t past;       /* units of the report that have left the window */
     Outbox::Report report; /* under way; life 0: units without room in the outbox */
-    bool is_last;        /* an exiting worker sends nothing after the report */
-    bool is_named;       /* name_keys() was called */
+    bool is_last;          /* an exiting worker sends nothing after the report */
+    bool is_named;         /* name_keys() was called */
 };
 
 using NoticeList = List<Notice, &Notice::in_list>;
@@ -47,8 +47,8 @@ constexpr uint64_t kRetryMs = 500;
  * its limit may have changed. */
 constexpr uint64_t kLookMs = 1000;
 
-/* Time in ms that a call may take beyond the timeouts of its connection and its reply, until another
- * worker reports the key. */
+/* Time in ms that a call may take beyond the timeouts of its connection and its reply, before
+ * another worker reports the key. */
 constexpr uint64_t kGraceMs = 2000;
 
 /* Number of windows in which the pace of a key decays to 0. */
@@ -75,7 +75,8 @@ uint64_t outbox_hash(const Claim &claim) {
 bool has_room(const Notice &notice) { return notice.report.life != 0; }
 
 uint64_t random_life() {
-    const auto bits = static_cast<uint64_t>(ngx_random()) << 24 ^ static_cast<uint64_t>(ngx_random());
+    const auto bits
+        = static_cast<uint64_t>(ngx_random()) << 24 ^ static_cast<uint64_t>(ngx_random());
     return (bits & ((uint64_t{1} << 48) - 1)) | 1;
 }
 
@@ -126,8 +127,8 @@ void timer_ended(Notice &notice) {
 void go_on(Notice &notice, Outbox::Rest rest, uint64_t again) {
     auto due_ms = uint64_t{ngx_current_msec};
     rest.leaves = ngx_exiting;
-    const auto next = zone_of(notice).outbox->done(notice.hash, ngx_current_msec, notice.report,
-                                                   rest, &due_ms);
+    const auto next
+        = zone_of(notice).outbox->done(notice.hash, ngx_current_msec, notice.report, rest, &due_ms);
     notice.again = again;
     if (next != Outbox::Added::kSend || (ngx_exiting && (notice.is_last || again != 0))) {
         free_notice(notice);
@@ -163,8 +164,8 @@ uint64_t used_here(Claim claim) {
     return claim.policy->used(claim.describe(ngx_current_msec));
 }
 
-/* Returns the units of the report that have left the window while Redis was away: more than are used
- * here and wait for later windows. */
+/* Returns the units of the report that have left the window while Redis was away: more than are
+ * used here and wait for later windows. */
 uint64_t past_units(const Notice &notice) {
     const RemoteZone &zone = zone_of(notice);
     const Policy policy = known_policy(notice.parts[0]);
@@ -173,7 +174,7 @@ uint64_t past_units(const Notice &notice) {
 
     const auto seen = zone.outbox->seen(notice.hash, ngx_current_msec);
     const bool is_past = ngx_current_msec - seen.at_ms >= policy.window_ms;
-    if (notice.report.units <= 1 || (seen.at_ms != 0 && !is_past)) { return 0; }
+    if (notice.report.units <= 0 || (seen.at_ms != 0 && !is_past)) { return 0; }
 
     const Override own = zone.told->find(claim.key_hash());
     if (own.is_unlimited()) { return 0; }
@@ -271,8 +272,8 @@ public:
         return untold + (room - untold) * share_ / 256;
     }
 
-    Outbox::Seen seen(int64_t others, uint64_t reserved, ngx_msec_t sent) const {
-        return {others, reserved, sent, share_, pace_};
+    Outbox::Seen seen(int64_t others, uint64_t added, uint64_t reserved, ngx_msec_t sent) const {
+        return {others, added, reserved, sent, share_, pace_};
     }
 
 private:
@@ -284,19 +285,20 @@ private:
 };
 
 /* Adds units to the key in this node's memory, of which `owed` are left to later windows: to the
- * parts in which they are in Redis, if this is a counter. */
-void raise(const Claim &claim, const PartAnswer &told, uint64_t granted, uint64_t units,
-           uint64_t used, uint64_t owed) {
+ * parts in which they are in Redis, if this is a counter; the newest part has `newest` more units
+ * now than in the reply.  Returns how many were added. */
+uint64_t raise(const Claim &claim, const PartAnswer &told, uint64_t newest, uint64_t units,
+               uint64_t used, uint64_t owed) {
     const RemoteState &state = told.state;
     if (owed == 0 && claim.policy->algorithm == Algorithm::kCounter) {
         const auto parts = static_cast<uint64_t>(state.values[0]);
         uint64_t count[kCounterPartsMax + 1];
         if (parts <= kCounterPartsMax) {
             std::copy_n(state.values + 3, parts + 1, count);
-            count[parts] += granted;
+            count[parts] += newest;
             if (raise_counts(claim, units, parts, static_cast<uint64_t>(state.values[1]), count,
                              state.now_ms, ngx_current_msec)) {
-                return;
+                return units;
             }
         }
     }
@@ -308,19 +310,33 @@ void raise(const Claim &claim, const PartAnswer &told, uint64_t granted, uint64_
         units = std::min(units, most - std::min(most, used));
     }
 
-    (void)charge(claim, units, ngx_current_msec);
+    return units - charge(claim, units, ngx_current_msec);
 }
 
-/* Returns how many of the units that were reserved at the last reply still count here. */
-uint64_t reserved_now(const Claim &claim, const Outbox::Seen &last) {
-    const uint64_t now_ms = ngx_current_msec;
-    if (last.at_ms == 0 || is_past(claim, last.at_ms, now_ms)) { return 0; }
+/* Returns the last reply, with the units of other nodes that still count here at least: of a
+ * bucket, what has not run off; else the reserved ones, and a falling part of those that were added
+ * at any time before. */
+Outbox::Seen seen_now(const Outbox &outbox, const Notice &notice, const Claim &claim,
+                      ngx_msec_t sent) {
+    const uint64_t now_ms = ngx_current_msec, window_ms = claim.policy->window_ms;
+    Outbox::Seen last = outbox.seen(notice.hash, sent);
+    if (last.at_ms == 0 || is_past(claim, last.at_ms, now_ms)) {
+        last.reserved = last.added = 0;
+        return last;
+    }
 
-    if (!claim.policy->is_bucket()) { return last.reserved; }
+    const uint64_t elapsed_ms = now_ms - last.at_ms;
+    const auto less = [&](uint64_t units, Wide gone) {
+        return units - static_cast<uint64_t>(std::min<Wide>(units, gone / window_ms));
+    };
+    if (claim.policy->is_bucket()) {
+        last.reserved = less(last.reserved, Wide{claim.limit} * elapsed_ms);
+        last.added = less(last.added, Wide{claim.limit} * elapsed_ms);
+    } else if (claim.policy->algorithm != Algorithm::kFixed) {
+        last.added = less(last.added, Wide{last.added} * elapsed_ms + window_ms - 1);
+    }
 
-    const auto ran_off = static_cast<uint64_t>(Wide{claim.limit} * (now_ms - last.at_ms)
-                                               / claim.policy->window_ms);
-    return last.reserved - std::min(last.reserved, ran_off);
+    return last;
 }
 
 /* Returns true if the key was forgotten since the last reply.  What was admitted before does not
@@ -338,13 +354,13 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
                   uint64_t rest, int64_t untold, ngx_msec_t sent) {
     Outbox &outbox = *zone_of(notice).outbox;
     const Policy &policy = told.policy;
-    const Outbox::Seen last = outbox.seen(notice.hash, sent);
+    claim.limit = told.state.limit;
+    claim.fit_core();
+    const Outbox::Seen last = seen_now(outbox, notice, claim, sent);
     const bool is_known = last.at_ms != 0 && told.forgotten == 0;
     const int64_t more = is_known ? told.others - last.others : 0;
     const Guess guess(last, notice, static_cast<uint64_t>(std::max<int64_t>(more, 0)),
                       policy.window_ms, sent);
-    claim.limit = told.state.limit;
-    claim.fit_core();
 
     /* Units without room in Redis come first, so nothing is admitted until the next reply.  If
      * nodes admitted the units that become free meanwhile, each would exceed the limit. */
@@ -359,31 +375,39 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
     const int64_t room = capacity - here - static_cast<int64_t>(blocked);
     const uint64_t reserved
         = is_same ? guess.units(static_cast<uint64_t>(std::max<int64_t>(room, 0))) + blocked : 0;
-    outbox.set_seen(notice.hash, guess.seen(told.others, reserved, sent));
-
     const auto used = static_cast<int64_t>(used_here(claim));
-    const int64_t own = used - std::min(used, static_cast<int64_t>(reserved_now(claim, last)));
+    const int64_t own = used - std::min(used, static_cast<int64_t>(last.reserved));
+    const auto added = static_cast<int64_t>(last.added);
     int64_t next = own;
     if (is_forgotten(told, last, sent)) {
         next = std::max<int64_t>(untold + notice.report.units, 0);
     } else if (told.others != 0 && is_same && here > own) {
         next = here;
     } else if (more < 0) {
-        next = std::max({here, own + more, int64_t{0}});
+        next = std::max({here, own - std::min(-more, added), int64_t{0}});
     }
 
+    const int64_t others = std::max<int64_t>(added + next - own, 0);
     next += static_cast<int64_t>(reserved);
-    const uint64_t owed = (granted == 0 ? told.state.debt.units : 0)
-                          + (zone_of(notice).settles
-                                 ? static_cast<uint64_t>(std::clamp<int64_t>(untold, 0, over))
-                                 : 0);
+    const uint64_t owed
+        = (granted == 0 ? told.state.debt.units : 0)
+          + (zone_of(notice).settles ? static_cast<uint64_t>(std::clamp<int64_t>(untold, 0, over))
+                                     : 0);
+    uint64_t missing = 0;
     if (next > used) {
-        raise(claim, told, granted, static_cast<uint64_t>(next - used), static_cast<uint64_t>(used),
-              owed);
+        const auto units = static_cast<uint64_t>(next - used);
+        const auto newest
+            = static_cast<uint64_t>(std::max<int64_t>(untold, 0)) + granted + reserved;
+        missing = units - raise(claim, told, newest, units, static_cast<uint64_t>(used), owed);
     } else {
         give_back(claim, static_cast<uint64_t>(used - next), ngx_current_msec);
     }
 
+    const uint64_t kept = reserved - std::min(reserved, missing);
+    const auto all = static_cast<uint64_t>(others);
+    outbox.set_seen(
+        notice.hash,
+        guess.seen(told.others, all - std::min(all, missing - reserved + kept), kept, sent));
     return reserved;
 }
 

@@ -61,7 +61,8 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     args[0] = "EVAL";
     args[1] = forget_script();
     args[2] = std::string_view{kDigits + argc - before_keys, 1};
-    args[argc++] = view(ms, ngx_sprintf(ms, "%uL", marks ? (1 + syncs) * window_ms + kLeaseMs : 0) - ms);
+    args[argc++]
+        = view(ms, ngx_sprintf(ms, "%uL", marks ? (1 + syncs) * window_ms + kLeaseMs : 0) - ms);
     if (has_own) { args[argc++] = own_state; }
 
     return argc;

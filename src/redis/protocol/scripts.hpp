@@ -82,8 +82,8 @@
  * A string at KEY:limit is the override of the key, as Override::parse() takes it.  A key with
  * another window than the zone's has its state, and its debt, at the SHAPE with this window.
  *
- * Units that were leased before the state of their key was deleted must not be spent, and nodes with
- * "sync=" must forget their counts, so forget_script() leaves a mark at KEY:SHAPE:forgotten.
+ * Units that were leased before the state of their key was deleted must not be spent, and nodes
+ * with "sync=" must forget their counts, so forget_script() leaves a mark at KEY:SHAPE:forgotten.
  */
 
 #pragma once

@@ -23,7 +23,7 @@ constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
 /* The further words of a key.  kLife and kAcked change by compare-and-swap.  The others are
  * independent, relaxed estimates: they need not be of one reply, and of two workers that store at
  * once, one is lost. */
-enum { kLife, kAcked, kOthers, kSeen, kMemo, kFurther };
+enum { kLife, kAcked, kOthers, kAdded, kSeen, kMemo, kFurther };
 
 /* kSeen: the time of the last call in ms modulo 2^24, 4.6 hours, and the reserved units; 0: unknown
  */
@@ -281,8 +281,12 @@ Outbox::Seen Outbox::seen(uint64_t hash, uint64_t now_ms) const {
     const uint64_t memo = load(&words[kMemo]);
     if (last == 0) { return {}; }
 
-    return {static_cast<int64_t>(load(&words[kOthers])), last >> kTimeBits,
-            now_ms - ((now_ms - last) & kTime), memo >> kShareShift & kShare, memo >> kPaceShift};
+    return {static_cast<int64_t>(load(&words[kOthers])),
+            load(&words[kAdded]),
+            last >> kTimeBits,
+            now_ms - ((now_ms - last) & kTime),
+            memo >> kShareShift & kShare,
+            memo >> kPaceShift};
 }
 
 void Outbox::set_seen(uint64_t hash, const Seen &seen) {
@@ -290,6 +294,7 @@ void Outbox::set_seen(uint64_t hash, const Seen &seen) {
     if (words == nullptr) { return; }
 
     store(&words[kOthers], static_cast<uint64_t>(seen.others));
+    store(&words[kAdded], seen.added);
     store(&words[kSeen], std::min(seen.reserved, kReservedMax) << kTimeBits | (seen.at_ms & kTime));
     store(&words[kMemo], (load(&words[kMemo]) & kLookMs)
                              | std::min(seen.share, kShare) << kShareShift

@@ -13,8 +13,8 @@ namespace limit_sliding {
  * The units of keys that a node has admitted and Redis has not acknowledged yet, in shared memory;
  * negative, if more was given back since.  All workers add units.  When they are due, one worker
  * reports them: the total of the key, which is the acknowledged total and these units.  The units
- * stay until Redis has acknowledged the total, so a worker that dies, or a reply that is lost, loses
- * none of them.
+ * stay until Redis has acknowledged the total, so neither a worker that dies nor a lost reply loses
+ * any of them.
  *
  * The worker that adds the first units of a key must report them, with the units that others add.
  * If it has died, the next worker that adds to long overdue units reports them.  While a report is
@@ -49,8 +49,8 @@ public:
      * back; they are due an interval after the last report.  *due_ms is set with kSend.  kFull: all
      * places of the key are in use for other keys, or the sum of units is too large.  Sets *evicted
      * to the units of a key that was evicted, else to 0, if this key was added. */
-    Added add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_t interval_ms,
-              uint64_t *due_ms, uint64_t *evicted = nullptr);
+    Added add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms,
+              uint64_t *evicted = nullptr);
 
     /* Requests a call for the key without units, but not before Rest::look_ms of the last one.
      * Sets *evicted as add() does. */
@@ -71,8 +71,8 @@ public:
     };
 
     /* Begins the report of a key, if it is due or `early` is set.  It is under way until done() is
-     * called, or for `most_ms` even if the caller dies.  `life` is a random number, for a key without
-     * one. */
+     * called, or for `most_ms` even if the caller dies.  `life` is a random number for a key that
+     * has none. */
     Took take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool early, uint64_t life,
               Report *report, uint64_t *due_ms);
 
@@ -103,6 +103,7 @@ public:
     /* The last reply about a key. */
     struct Seen {
         int64_t others;    /* sum of the totals of other nodes */
+        uint64_t added;    /* units of other nodes that were added to the count of this node */
         uint64_t reserved; /* units that this node leaves to other nodes until the next reply */
         uint64_t at_ms;    /* time of the call in ms; 0: nothing is known */
         uint64_t share;    /* share of other nodes in the admitted units, in 1/256 */

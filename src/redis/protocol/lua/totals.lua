@@ -1,17 +1,20 @@
 -- Copyright (C) the limit_sliding authors
 
--- Reports of nodes with "sync=".  A node tells its total of a key, the units that it has admitted
--- less those that it has given back, since it knows the key.  The script remembers the total, and
--- consumes what has been added since the last report, or gives it back.  So a report that is sent
--- again counts nothing twice, and one that is lost is made good by the next one.
+-- Reports of nodes with "sync=".  A node tells its total of a key: the units
+-- that it has admitted, less those that it has given back, since it knows the
+-- key.  The script remembers the total, and consumes what has been added since
+-- the last report, or gives it back.  So a report that is sent again counts
+-- nothing twice, and the next one makes good one that is lost.
 --
--- The totals are a string at <key of the state>:totals, of 12 bytes for each node, in the order of
--- their reports: 6 of a random number of the node and the key, and 6 of the total.  The number 0
--- has what no node reports: changes by the API, and the totals of nodes that found no room.
+-- The totals are a string at <key of the state>:totals, of 12 bytes for each
+-- node, in the order of their reports: 6 of a random number of the node and the
+-- key, and 6 of the total.  The number 0 has what no node reports: changes by
+-- the API, units that found no room at a node, and the totals of the nodes
+-- beyond 127 that have reported last.
 
--- Sets `mine` to the total in the last report of this node, nil if there is none, and `others` to
--- the sum of the totals of all others.  Sets `n` and `g` to the units to be consumed, and gives
--- back what the total is less than before.
+-- Sets `mine` to the total in the last report of this node, nil if there is
+-- none, and `others` to the sum of the totals of all others.  Sets `n` and `g`
+-- to the units to be consumed, and gives back what the total has lost.
 --@ chunk totals
 --@ if cluster
 entries = S[totals] or pcall('MGET', totals)[1] or ''
@@ -39,14 +42,14 @@ if life > 0 then
     g = n
   end
   if more < 0 then
-    local purpose, cost, taken, taken_1, taken_2, taken_own = 2, -more, 0, 0, 0, 0
+    local purpose, cost, taken, taken_1, taken_2 = 2, -more, 0, 0, 0
     --@ include give_back
   end
 end
 
--- Writes the totals, and replies with `others` and the total of this node that is counted now; then
--- with 0 if there was an earlier report of this node, else with 1, or with 2 plus the ms since the
--- key was forgotten, if it was.
+-- Writes the totals, and replies with `others` and the total of this node that
+-- is counted now; then with 0 if there was an earlier report of this node, else
+-- with 1, or with 2 plus the ms since the key was forgotten, if it was.
 --@ chunk totals.save
 local sum, forgotten, mark = total, 0, nil
 if limit == 0 then
@@ -59,8 +62,8 @@ elseif life > 0 then
     forgotten = mark and math.max(now - mark, 0) + 2 or 1
   end
 else
-  loose = loose + (purpose == 0 and g * head_cost or purpose == 4 and head_cost - lost
-    or purpose == 2 and -head_cost or 0)
+  loose = loose + (purpose == 0 and g * head_cost
+    or purpose == 4 and head_cost - lost or purpose == 2 and -head_cost or 0)
 end
 if limit > 0 and (life > 0 and sum ~= mine or life == 0 and purpose ~= 1) then
   local text = table.concat(kept)
