@@ -447,6 +447,68 @@ static void lost_bans_are_told_again(void **state) {
     free_node(&b);
 }
 
+/* The clock of Redis was set back: the first node that notices makes all nodes report again. */
+static void steps_back_prolong_no_ban(void **state) {
+    constexpr uint64_t kStepMs = 60 * MINUTE_MS;
+    node_t nodes[] = {make_node(5000), make_node(777777777)};
+    (void)state;
+
+    for (uint64_t first : {0, 1}) {
+        const uint64_t key = first + 1;
+        (void)sync_all(&nodes[0]);
+        (void)sync_all(&nodes[1]);
+        ban(&nodes[0], key);
+        (void)sync_all(&nodes[0]);
+
+        now_ms -= kStepMs;
+        for (node_t &node : nodes) {
+            node.behind_ms -= kStepMs;
+        }
+        for (uint64_t call : {first, 1 - first, first, uint64_t{1}}) {
+            (void)sync_all(&nodes[call]);
+        }
+
+        node_t late = make_node(1);
+        (void)sync_all(&late);
+        for (const node_t &node : {nodes[0], nodes[1], late}) {
+            assert_int_equal(left_ms(node, key), 10 * MINUTE_MS);
+        }
+
+        /* once is enough */
+        for (node_t &node : nodes) {
+            assert_int_equal(sync(&node), BanReply::kDone);
+            assert_int_equal(node.told, 0);
+        }
+        free_node(&late);
+    }
+
+    free_node(&nodes[0]);
+    free_node(&nodes[1]);
+}
+
+/* The orders of a burst of reports are ahead of the clock, which was not set back. */
+static void bursts_are_no_steps_back(void **state) {
+    node_t a = make_node(5000);
+    node_t b = make_node(777777777);
+    (void)state;
+
+    ban(&a, 1);
+    (void)sync_all(&a);
+    now_ms += 400;
+    (void)sync_all(&a);
+    (void)sync_all(&b);
+    const uint64_t since = a.call.since;
+    assert_int_equal(number("ZADD news 1790000120000 0000000000000002"), 1);
+    for (node_t *node : {&a, &b, &a}) {
+        (void)sync_all(node);
+    }
+    assert_int_equal(a.call.after, NOW_MS + 120000);
+    assert_int_equal(a.call.since, since);
+
+    free_node(&a);
+    free_node(&b);
+}
+
 /* A node that was cut off during a lift has the ban still when Redis begins anew: the
  * lift holds, whoever banned the key, whoever calls first, and wherever it was lifted. */
 static void lost_lifts_are_told_again(void **state) {
@@ -616,13 +678,13 @@ static void late_calls_prolong_no_ban(void **state) {
     assert_int_equal(sync(&a), BanReply::kDone);
     assert_int_equal(a.call.n, 1);
 
-    /* another server has another time */
+    /* another server has another time; one that is behind is told of the first ban again */
     for (int step_ms : {-3600000, 7200000}) {
         now_ms += step_ms;
         a.behind_ms += step_ms;
         ban(&a, now_ms);
         (void)sync_all(&a);
-        assert_int_equal(a.call.n, 1);
+        assert_int_equal(a.call.n, step_ms < 0 ? 2 : 1);
         assert_int_equal(left_ms(a, now_ms), 10 * MINUTE_MS);
         (void)sync_all(&b);
         assert_int_equal(left_ms(b, now_ms), 10 * MINUTE_MS);
@@ -751,6 +813,8 @@ int main(void) {
         cmocka_unit_test_setup(many_come_in_parts, forget_all),
         cmocka_unit_test_setup(what_is_over_is_forgotten, forget_all),
         cmocka_unit_test_setup(lost_bans_are_told_again, forget_all),
+        cmocka_unit_test_setup(steps_back_prolong_no_ban, forget_all),
+        cmocka_unit_test_setup(bursts_are_no_steps_back, forget_all),
         cmocka_unit_test_setup(lost_lifts_are_told_again, forget_all),
         cmocka_unit_test_setup(lost_lifts_end_no_later_ban, forget_all),
         cmocka_unit_test_setup(bans_that_no_replica_got_are_told_again, forget_all),

@@ -66,7 +66,7 @@ static const char clock_line[]
       "redis.call = function(name, ...) local a = {...} "
       "if name == 'SET' then expire(a[1], a[4]) "
       "return real.call('SET', a[1], a[2]) end "
-      "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
+      "if name == 'PEXPIRE' and a[2] ~= 0 then return expire(a[1], a[2]) end "
       "if name == 'MGET' then for _, key in ipairs(a) do forget(key) end end "
       "return real.call(name, ...) end "
       "redis.pcall = function(name, key, ...) forget(key) "

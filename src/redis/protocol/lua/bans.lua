@@ -24,6 +24,11 @@
 -- A Redis that hangs may run a call long after the node has stopped waiting.
 -- The times of its bans are wrong then, so they are ignored.
 --
+-- If the clock was set back, the ends of the stored bans are too late.  The
+-- first node that has read the set by the former clock deletes it, so that all
+-- nodes report their bans again.  The order of the reports does not show a
+-- step, because a burst of reports puts it ahead of the clock, too.
+--
 -- Each call with new bans removes expired ones.  Redis refuses no memory to a
 -- script that has written, so no ban is stored partially.
 
@@ -33,6 +38,11 @@ local news, ends, call, floor = KEYS[1], KEYS[2], redis.call, math.floor
 local since = -(call('ZRANGE', news, 0, 0, 'WITHSCORES')[2] or 0)
 local last = (call('ZRANGE', news, -1, -1, 'WITHSCORES')[2] or 0) + 0
 local after, written = ARGV[2] + 0, false
+if since > 0 and ARGV[1] + 0 == since and ARGV[3] + 0 > now + 60000 then
+  call('PEXPIRE', news, 0)
+  call('PEXPIRE', ends, 0)
+  since, last = 0, 0
+end
 local lost, late = ARGV[1] + 0 ~= since or after > last, now > ARGV[3] + 0
 lost = lost and ARGV[1] ~= '0'
 if lost or since == 0 then after = 0 end
