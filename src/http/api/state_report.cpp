@@ -197,6 +197,12 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
       "Units of requests in flight that Redis did not count for a while, because it lost them or "
       "did not hear from the worker."},
      [](auto &out, auto &redis) { out.number("uncounted", redis.calls.uncounted); }},
+    {{"limit_sliding_redis_graces_total", "counter",
+      "Times for which Redis granted no units in flight, because it might not know all units."},
+     [](auto &out, auto &redis) { out.number("graces", redis.calls.graces); }},
+    {{"limit_sliding_redis_grace_decisions_total", "counter",
+      "Decisions by on_error at these times, which the source fallback contains."},
+     [](auto &out, auto &redis) { out.number("grace_decisions", redis.calls.grace_decisions); }},
     {{"limit_sliding_redis_call_duration_seconds", "histogram",
       "Round trips of calls that Redis answered."},
      [](auto &out, auto &redis) {

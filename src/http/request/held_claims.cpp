@@ -45,6 +45,10 @@ void hold_away(Claim &claim) {
     auto &remote = remote_of(claim);
     const auto on_error = *remote.zone->on_error;
     auto &verdict = remote.verdict;
+    if (waits_for_units(*remote.zone)) {
+        add(&remote.zone->redis->client.calls->grace_decisions, 1);
+    }
+
     remote.own = remote.zone->told->find(claim.key_hash());
     remote.source = Source::kFallback;
     verdict = verdict_of(remote.own.is_limited() ? remote.own.limit : claim.limit, 0);

@@ -28,6 +28,8 @@ struct CallCounters {
     uint64_t clock_steps;              /* times that Redis's clock was set back */
     uint64_t foreign;                  /* asks about states of another version of the module */
     uint64_t uncounted;                /* units in flight that Redis has not counted for a while */
+    uint64_t graces;                   /* graces, in which Redis grants no units in flight */
+    uint64_t grace_decisions;          /* decisions by on_error because of a grace */
     Histogram<kLatenciesUs> latencies; /* times of calls of the script with a valid reply */
 };
 
@@ -57,6 +59,9 @@ struct RedisShared {
     KnownAddresses addresses;
     SharedMemoryReport memory;
     ngx_atomic_t clock_told;          /* ms until which a step of Redis's clock is not told */
+    ngx_atomic_t grace_told;          /* ms until which no further grace is told */
+    uint64_t grace;                   /* 2 x the ms when the present grace was noticed, plus 1 if
+                                         the log has told of it; 0: there is no grace */
     uint64_t holders[Ledger::kSeats]; /* id of the UnitHolder of each seat; 0: none */
 };
 

@@ -182,13 +182,6 @@ void Command::add_heads(AskList &asks, uint64_t deadline_ms) {
     nargs_ = end;
 }
 
-/* Returns true once a minute, to one worker. */
-bool is_due_once(ngx_atomic_t &after_ms) {
-    const ngx_atomic_uint_t after = after_ms;
-    return (after == 0 || ms_until(after) <= 0)
-           && ngx_atomic_cmp_set(&after_ms, after, ngx_current_msec + 60 * 1000);
-}
-
 /* Logs what is wrong with a key of the zone, once a minute for all workers. */
 void log_bad_key(const RemoteZone &zone, const char *wrong) {
     /* the zone of probes has no place */
@@ -226,6 +219,12 @@ bool is_foreign(const Ask &ask, const Answer &answer) {
 }
 
 } // namespace
+
+bool is_due_once(ngx_atomic_t &after_ms) {
+    const ngx_atomic_uint_t after = after_ms;
+    return (after == 0 || ms_until(after) <= 0)
+           && ngx_atomic_cmp_set(&after_ms, after, ngx_current_msec + 60 * 1000);
+}
 
 void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
                     bool is_malformed) {

@@ -20,6 +20,9 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply);
 /* Returns true if Redis records the units of the claim that it rejects. */
 bool records(const Claim &claim);
 
+/* Returns true once a minute, to one worker. */
+bool is_due_once(ngx_atomic_t &after_ms);
+
 /* The answer about one key. */
 struct PartAnswer {
     bool is_unlimited() const { return own.is_unlimited(); }

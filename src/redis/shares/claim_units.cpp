@@ -60,11 +60,14 @@ void note_units(Claim &claim) {
     ask_done(*share);
 }
 
-const char *why_undecided(const RemoteZone &zone) {
+bool waits_for_units(const RemoteZone &zone) {
     const UnitHolder *holder = zone.redis->client.holder;
-    const bool waits = zone.policy->is_in_flight() && holder != nullptr && !is_away(*zone.redis)
-                       && is_in_grace(*holder);
-    return waits ? "waits for the units of other nodes" : "does not answer";
+    return zone.policy->is_in_flight() && holder != nullptr && !is_away(*zone.redis)
+           && is_in_grace(*holder);
+}
+
+const char *why_undecided(const RemoteZone &zone) {
+    return waits_for_units(zone) ? "waits for the units of other nodes" : "does not answer";
 }
 
 void release_units(RemoteClaim &remote) {

@@ -17,6 +17,9 @@ std::optional<Told> take_units(Claim &claim, Waiter *waiter);
 /* Tells Redis of the units of a request that on_error has admitted, unless there is no memory. */
 void note_units(Claim &claim);
 
+/* Returns true if Redis answers, but grants no units of the zone because of a grace. */
+bool waits_for_units(const RemoteZone &zone);
+
 /* Returns the reason why Redis does not decide claims of the zone now, as words behind its name. */
 const char *why_undecided(const RemoteZone &zone);
 

@@ -149,6 +149,40 @@ void told(UnitHolder &holder, const Node &node, bool is_counted, uint64_t sent_u
     if (!was_ready) { registered(holder, is_first); }
 }
 
+/* Returns why Redis may not know all units, for a holder that gets this TIME. */
+const char *why_grace(const UnitHolder &holder, uint64_t since) {
+    if (holder.epoch == 0) { return "it has just begun to hear workers"; }
+    if (since == holder.since) { return "a worker comes from another server"; }
+
+    return is_valid(holder) ? "it has restarted, has lost data, or is another server"
+                            : "it has heard no worker for a while";
+}
+
+/* Counts a grace once for all workers, and logs its begin and end, at most once a minute.  Replies
+ * of several workers may be read in another order than that of Redis: one that was sent before the
+ * begin tells of no end, and one whose grace may be over by now tells of no begin. */
+void note_grace(const Redis &redis, ngx_msec_t sent, ngx_msec_t left_ms, const char *why) {
+    Atomic<uint64_t> &grace = shared(&redis.shared->grace);
+    uint64_t known = grace.load();
+    if (known == 0 && sent + left_ms > ngx_current_msec) {
+        if (!grace.compare_exchange_strong(known, 2 * ngx_current_msec)) { return; }
+
+        add(&redis.client.calls->graces, 1);
+        if (!is_due_once(redis.shared->grace_told)) { return; }
+
+        grace.fetch_or(1);
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\": %s, it grants no further units in flight until "
+                      "workers had time to report theirs",
+                      &redis.settings.name, why);
+    } else if (known != 0 && left_ms == 0 && sent >= known / 2
+               && grace.compare_exchange_strong(known, 0) && (known & 1) != 0) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\": it grants units in flight again, after %uL ms",
+                      &redis.settings.name, ngx_current_msec - known / 2);
+    }
+}
+
 void answered(Node &node, ErrandCall &call, Reply &reply) {
     if (reply.type == REDIS_REPLY_ERROR) {
         note_error(node, reply);
@@ -164,8 +198,11 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
 
     UnitHolder &holder = holder_of(take_errand(call));
     node_answered(node);
-    holder.since = static_cast<uint64_t>(numbers[1]);
-    holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(numbers[2]);
+    const auto since = static_cast<uint64_t>(numbers[1]);
+    const auto left_ms = static_cast<ngx_msec_t>(numbers[2]);
+    note_grace(*holder.redis, call.sent, left_ms, why_grace(holder, since));
+    holder.since = since;
+    holder.grace_until = ngx_current_msec + left_ms;
     told(holder, node, numbers[0] == 1, call.sent_us);
 }
 
