@@ -65,6 +65,12 @@ wait_for(sub {
 }, 30);
 ok $refused{$_}, "+$_ is needed" for @commands;
 
+# Not every Redis names the command of a script, so the module does.
+for my $command (map { s/^\+//r } @more) {
+    ok wait_for(sub { $nginx->log_lines(qr/\[error\].* redis "$command": .*\b\U$command\E\b/) }, 5),
+        "... the log names +$command";
+}
+
 $redis->command(qw(ACL SETUSER), $_, "+$_") for @commands;
 ok wait_for(sub { held() == @commands }), '... and is enough again';
 

@@ -24,6 +24,20 @@
 local call, match = redis.call, string.match
 local T = call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local epoch, last, life = ARGV[1] + 0, ARGV[2] + 0, ARGV[4] + 0
+
+-- Runs a command.  Returns the error, if there is one, and adds the name of the
+-- command, which not every Redis tells if the user lacks the right to it.
+local function fails(...)
+  local reply = redis.pcall(...)
+  local err = type(reply) == 'table' and reply.err
+  return err and {err = err .. ': ' .. (...)}
+end
+
+-- Users need the rights of hold.lua as well.
+local failure = fails('GET', KEYS[1]) or fails('MGET', KEYS[1])
+  or fails('EXISTS', KEYS[1]) or fails('PTTL', KEYS[1])
+if failure then return failure end
+
 local seen = tonumber(call('GET', KEYS[1]) or '')
 local since, run = match(call('GET', KEYS[2]) or '', '^(%d+) (%x*)$')
 local known, id = since, run
@@ -38,17 +52,14 @@ end
 local grace = last ~= 0 and since ~= ARGV[3] and life
   or since ~= known and math.floor(life / 2) or 0
 local begun = tonumber(call('GET', KEYS[3]) or '')
-if begun then
-  if (ARGV[6] == '1' or grace == life) and now - begun < 10 * life then
-    call('PEXPIRE', KEYS[3], life)
-  end
-elseif grace > 0 then
+if not begun and grace > 0 then
   call('SET', KEYS[3], string.format('%.0f', now), 'PX', grace)
 end
-if since ~= known then
-  call('SET', KEYS[2], since .. ' ' .. id, 'PX', life)
-else
-  call('PEXPIRE', KEYS[2], life)
+failure = since ~= known and fails('PSETEX', KEYS[2], life, since .. ' ' .. id)
+  or fails('PEXPIRE', KEYS[2], life) or not seen and fails('DEL', KEYS[1])
+if failure then return failure end
+if begun and (ARGV[6] == '1' or grace == life) and now - begun < 10 * life then
+  call('PEXPIRE', KEYS[3], life)
 end
 
 -- PEXPIRE needs no memory, so holders live in a server that is full.
