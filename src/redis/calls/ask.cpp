@@ -140,6 +140,7 @@ Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, s
         const Policy &policy = *claims[i].policy;
         Window window = policy.salt != 0 ? policy.window() : Window{};
         part = {claims[i], remote.zone, window, remote.key, 0, i};
+        part.beside = remote.zone->outbox != nullptr ? Beside::kTotals : Beside::kNothing;
         part.claim.set_policy(*remote.zone->policy);
         part.pace = remote.pace != 0 ? remote.pace : part.claim.limit;
     }

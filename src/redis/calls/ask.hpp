@@ -34,6 +34,13 @@ struct Totals {
     int64_t total; /* present total */
 };
 
+/* The name of a key that the script touches beside its state, limit and debt, as in the head. */
+enum class Beside : uint8_t {
+    kNothing = 0,
+    kMark,  /* the node had leased units of the key when the call was sent */
+    kTotals /* the zone has "sync=" */
+};
+
 /* One key of an ask.  The policy of its claim is the zone's, because an ask may outlive the
  * request. */
 struct AskPart {
@@ -44,7 +51,7 @@ struct AskPart {
     ngx_int_t slot;        /* slot of the key in a cluster */
     size_t index;          /* index among the request's claims */
     ngx_uint_t leased = 0; /* units of a bucket that the call leases */
-    bool held = false;     /* the node had leased units of the key when the call was sent */
+    Beside beside = {};    /* further name of the key */
     Taken taken = {};      /* time and state of the grant, for a refund */
     Totals totals = {};    /* of a report, in a zone with "sync=" */
     uint64_t pace = 0;     /* rate at which debts are paid, unless Redis has a limit of the key */

@@ -29,7 +29,6 @@ uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
 void take_leases(Ask &ask) {
     uint64_t extra = kNarrowMax;
     for (AskPart &part : ask.parts) {
-        part.held = false;
         if (!can_lease(*part.zone, part.claim)) {
             extra = 0;
             continue;
@@ -38,7 +37,7 @@ void take_leases(Ask &ask) {
         Policy policy = known_policy(part);
         Claim claim = part.claim;
         claim.set_policy(policy);
-        part.held = part.zone->leases->held(claim);
+        part.beside = part.zone->leases->held(claim) ? Beside::kMark : Beside::kNothing;
         extra = std::min(extra, wanted(part, claim, ask.asked_units));
     }
 

@@ -29,7 +29,7 @@ struct KeyCommandAsk : Ask {
 size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg *args) {
     const AskPart &part = ask.parts[0];
     const std::string_view key = view(part.key);
-    const bool syncs = part.zone->outbox != nullptr, settles = node.redis->settles;
+    const bool syncs = part.beside == Beside::kTotals, settles = node.redis->settles;
     const bool marks = syncs || Leases::can_serve(*part.claim.policy);
     const bool has_own = part.window.is_given();
     const Shape own_shape(with_window(*part.zone->policy, part.window));

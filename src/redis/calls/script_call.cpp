@@ -42,8 +42,6 @@ uint64_t extra_of(const Policy &policy) {
     return policy.algorithm == Algorithm::kCounter ? policy.precision : policy.burst;
 }
 
-bool is_synced(const AskPart &part) { return part.zone->outbox != nullptr; }
-
 /* Writes the head of a claim, as scripts.hpp describes it. */
 class Head {
 public:
@@ -57,7 +55,7 @@ public:
         add(ask.asked_units, 4);
         add(uint64_t{policy.strict}, 1);
         add(uint64_t{records(claim)}, 1);
-        add(is_synced(part) ? 2 : part.held, 1);
+        add(index_of(part.beside), 1);
         add(policy.window_ms, 5);
         add(claim.limit, 7);
         add(extra_of(policy), 4);
@@ -76,7 +74,7 @@ public:
             add(part.taken.window, 5);
         }
 
-        if (is_synced(part)) {
+        if (part.beside == Beside::kTotals) {
             add(part.totals.life, 6);
             add(static_cast<uint64_t>(part.totals.acked), 7);
             add(static_cast<uint64_t>(part.totals.total), 7);
@@ -148,8 +146,8 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
 
             add({base_of(part), kLimitSuffix});
             if (part.zone->redis->settles) { add({key, kDebtSuffix}); }
-            if (part.held) { add({key, kMarkSuffix}); }
-            if (is_synced(part)) { add({key, kTotalsSuffix}); }
+            if (part.beside == Beside::kMark) { add({key, kMarkSuffix}); }
+            if (part.beside == Beside::kTotals) { add({key, kTotalsSuffix}); }
         }
     }
 
@@ -355,12 +353,12 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
             return false;
         }
 
-        if (is_synced(part)) {
+        if (part.beside == Beside::kTotals) {
             told->others = take();
             told->total = take();
         }
 
-        told->forgotten = part.held || is_synced(part) ? take() : 0;
+        told->forgotten = part.beside != Beside::kNothing ? take() : 0;
         if (told->forgotten < 0) { return false; }
 
         told->rejected

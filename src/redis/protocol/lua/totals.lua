@@ -9,8 +9,8 @@
 -- The totals are a string at <key of the state>:totals, of 12 bytes for each
 -- node, in the order of their reports: 6 of a random number of the node and the
 -- key, and 6 of the total.  The number 0 has what no node reports: changes by
--- the API, units that found no room at a node, and the totals of the nodes
--- beyond 127 that have reported last.
+-- the API, units that found no room at a node, and the totals of nodes beyond
+-- the 127 that have reported last.
 
 -- Sets `mine` to the total in the last report of this node, nil if there is
 -- none, and `others` to the sum of the totals of all others.  Sets `n` and `g`
