@@ -67,7 +67,7 @@ sub check($what) {
     cmp_ok $calls, '>', 0, "$what: there are calls";
     cmp_ok $touched, '>', $calls, '... which touch keys';
     my @own = grep { /\}:\w(?:172800|1728000)s$/ } keys %others;
-    delete @others{@own, map { "$_:debt" } @own};
+    delete @others{@own, map { ("$_:debt", "$_:totals") } @own};
     is join(' ', sort keys %others), '', '... that were declared';
     return @own;
 }
@@ -82,6 +82,7 @@ sub check_all($prefix, $more) {
     my %places = places(
         each  => 'window=1h redis=shared',
         zones => { (map { ($_ => "rate=5 algorithm=$_") } @ALGORITHMS),
+            synced => 'rate=5 sync=20ms',
             map { ("leased-$_" => "rate=900 lease=3 algorithm=$_") } @LEASED });
     $places{server} .= join "\n", $more, (map {
         "location /rate-$_ { limit_sliding zone=$_ rate=\$arg_rate; empty_gif; }"
@@ -123,6 +124,16 @@ CONF
         is scalar(check("$prefix, $algorithm, leased")), 0, '... all of them';
         cmp_ok $marks, '>', 0, '... and marks of what was forgotten';
     }
+
+    for my $own ([ s => '3r/h', 0 ], [ o => '3/2d', 1 ]) {
+        my ($key, $limit, $others) = @$own;
+        set_limit('synced', $key, $limit);
+        $nginx->get("/synced?key=$key") for 1 .. 5;
+        sleep 0.1;
+        is scalar(check("$prefix, sync=, $limit")), $others, '... all of them';
+    }
+    sleep 2;               # until nothing of it is told any more
+    told();
 }
 
 check_all(plain => '');

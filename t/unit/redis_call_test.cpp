@@ -198,8 +198,8 @@ static void tells_when_it_was_forgotten(void **state) {
                                     "1 2 1 2"),
                         "1 9 4 0 9 0");
 
-    reply = static_cast<redisReply *>(
-        redisCommand(server.context, "EVAL %b 1 {k}:f3600s 5000", script.data(), script.size()));
+    reply = static_cast<redisReply *>(redisCommand(
+        server.context, "EVAL %b 1 {k}:f3600s 5000 :forgotten", script.data(), script.size()));
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
     freeReplyObject(reply);
     assert_int_equal(number("EXISTS {k}:f3600s"), 0);

@@ -31,6 +31,7 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     const std::string_view key = view(part.key);
     const bool syncs = part.beside == Beside::kTotals, settles = node.redis->settles;
     const bool marks = syncs || Leases::can_serve(*part.claim.policy);
+    const std::string_view mark = syncs ? kTotalsSuffix : kMarkSuffix;
     const bool has_own = part.window.is_given();
     const Shape own_shape(with_window(*part.zone->policy, part.window));
     const auto own_name = [&](std::string_view suffix) {
@@ -45,8 +46,7 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     const size_t before_keys = is_script ? 3 : 1;
     size_t argc = before_keys;
     args[argc++] = key;
-    if (names_all && marks) { args[argc++] = {key, kMarkSuffix}; }
-    if (names_all && syncs) { args[argc++] = {key, kTotalsSuffix}; }
+    if (names_all && marks) { args[argc++] = {key, mark}; }
     if (names_all && settles) { args[argc++] = {key, kDebtSuffix}; }
     if (names_all && has_own) { args[argc++] = own_state; }
     if (names_all && settles && has_own) { args[argc++] = own_name(kDebtSuffix); }
@@ -63,6 +63,7 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     args[2] = std::string_view{kDigits + argc - before_keys, 1};
     args[argc++]
         = view(ms, ngx_sprintf(ms, "%uL", marks ? (1 + syncs) * window_ms + kLeaseMs : 0) - ms);
+    args[argc++] = mark;
     if (has_own) { args[argc++] = own_state; }
 
     return argc;

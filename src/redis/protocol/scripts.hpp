@@ -83,7 +83,8 @@
  * another window than the zone's has its state, and its debt, at the SHAPE with this window.
  *
  * Units that were leased before the state of their key was deleted must not be spent, and nodes
- * with "sync=" must forget their counts, so forget_script() leaves a mark at KEY:SHAPE:forgotten.
+ * with "sync=" must forget their counts, so forget_script() leaves a mark at KEY:SHAPE:forgotten,
+ * or in place of the totals.
  */
 
 #pragma once
@@ -127,9 +128,10 @@ constexpr auto kScriptSyncs = 0x1000u;
  * script reads the clock. */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
-/* Returns the script that deletes the state, debt and totals at KEYS[1], and returns 1.  Other KEYS
- * only name the keys that it touches.  ARGV[1] is the lifetime of its mark in ms, as long as
- * leased units may be spent; 0: no mark.  ARGV[2], if given, is another state to be deleted. */
+/* Returns the script that deletes the state and the debt at KEYS[1], and returns 1.  Other KEYS
+ * only name the keys that it touches.  ARGV[1] is the lifetime of its mark in ms, as long as leased
+ * units may be spent, or as units of the key count at nodes; 0: no mark.  ARGV[2] is the suffix of
+ * the mark's name.  ARGV[3], if given, is another state to be deleted. */
 std::string_view forget_script();
 
 /* Returns the script by which nodes exchange bans, see bans.lua. */

@@ -121,8 +121,8 @@ while names[at] do
   end
 
   --@ if syncs
-  local totals, entries, others, mine, loose, kept
-    = key .. ':totals', nil, 0, nil, 0, {}
+  local totals, entries, others, mine, loose, kept, forgotten
+    = key .. ':totals', nil, 0, nil, 0, {}, nil
   if is_synced and limit > 0 then
     --@ include totals
   end

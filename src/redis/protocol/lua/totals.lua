@@ -10,7 +10,8 @@
 -- node, in the order of their reports: 6 of a random number of the node and the
 -- key, and 6 of the total.  The number 0 has what no node reports: changes by
 -- the API, units that found no room at a node, and the totals of nodes beyond
--- the 127 that have reported last.
+-- the 127 that have reported last.  The total of the number 1 is the time at
+-- which the key was forgotten, see forget.lua.
 
 -- Sets `mine` to the total in the last report of this node, nil if there is
 -- none, and `others` to the sum of the totals of all others.  Sets `n` and `g`
@@ -26,6 +27,8 @@ for j = 1, #entries - 11, 12 do
   local number, sum = unpack_('>I6i6', entries, j)
   if number == life and life > 0 then
     mine = sum
+  elseif number == 1 then
+    forgotten = now - sum < 2 * w and sum
   else
     others = others + sum
     if number == 0 or #entries - j > 1535 then
@@ -51,16 +54,11 @@ end
 -- is counted now; then with 0 if there was an earlier report of this node, else
 -- with 1, or with 2 plus the ms since the key was forgotten, if it was.
 --@ chunk totals.save
-local sum, forgotten, mark = total, 0, nil
+local sum = total
 if limit == 0 then
   sum = acked
 elseif life > 0 then
   if purpose == 0 then sum = total - (n - g) end
-  if not mine then
-    mark = pcall('GET', key .. ':forgotten')
-    mark = tonumber(type(mark) == 'string' and mark)
-    forgotten = mark and math.max(now - mark, 0) + 2 or 1
-  end
 else
   loose = loose + (purpose == 0 and g * head_cost
     or purpose == 4 and head_cost - lost or purpose == 2 and -head_cost or 0)
@@ -68,11 +66,15 @@ end
 if limit > 0 and (life > 0 and sum ~= mine or life == 0 and purpose ~= 1) then
   local text = table.concat(kept)
   if loose ~= 0 then text = pack('>I6i6', 0, loose) .. text end
+  if forgotten then text = pack('>I6i6', 1, forgotten) .. text end
   if life > 0 then text = text .. pack('>I6i6', life, sum) end
   S[totals] = text
   pcall('SET', totals, text, 'PX', 2 * w)
 end
-out[o + 1], out[o + 2], out[o + 3] = others, sum, forgotten
+out[o + 1], out[o + 2], out[o + 3] = others, sum, 0
+if not mine then
+  out[o + 3] = forgotten and math.max(now - forgotten, 0) + 2 or 1
+end
 o = o + 3
 --@ if cluster
 --@ else
