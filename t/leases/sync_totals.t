@@ -29,7 +29,7 @@ HTTP
     my %places = places(each => "rate=$LIMIT window=1h redis=shared sync=50ms",
         zones => { %algorithms, four => 'rate=4' }, limit => 'cost=$arg_cost settle=$arg_settle');
     $places{server} .= "    location /limits { limit_sliding_api write=on; }\n";
-    $places{http} =~ s/rate=$LIMIT (.*)rate=4/rate=4 $1/;
+    $places{http} =~ s/four:1m rate=$LIMIT (.*)rate=4/four:32m rate=4 $1/;
     return $nginx->serve(%places);
 }
 
