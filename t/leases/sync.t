@@ -344,6 +344,7 @@ $redis->start;
 sleep 2;
 is $nginx[0]->statuses(3, '/past?key=a'), '200 200 200',
     '... and none of which is held against later ones';
+told('past', 'a', 3, '... by other nodes neither');
 
 
 # A reload, and the end of a worker
