@@ -21,12 +21,12 @@ my $fake = LimitSliding::FakeRedis->new($redis)->start;
 my %algorithms = (counter => 'strict', fixed => 'algorithm=fixed', leaky =>
     'algorithm=leaky_bucket burst=99 nodelay', precise => 'precision=10 strict');
 
-sub node($server) {
+sub node($server, $sync = 'sync=50ms') {
     my $nginx = LimitSliding::Test->new->common(listen => 'reuseport', http => <<"HTTP");
     limit_sliding_log_level off;
     limit_sliding_redis shared { server $server; timeout 100ms; connect_timeout 100ms; }
 HTTP
-    my %places = places(each => "rate=$LIMIT window=1h redis=shared sync=50ms",
+    my %places = places(each => "rate=$LIMIT window=1h redis=shared $sync",
         zones => { %algorithms, four => 'rate=4' }, limit => 'cost=$arg_cost settle=$arg_settle');
     $places{server} .= "    location /limits { limit_sliding_api write=on; }\n";
     $places{http} =~ s/four:1m rate=$LIMIT (.*)rate=4/four:32m rate=4 $1/;
@@ -44,6 +44,7 @@ sub used($nginx, $zone, $key = 'a') { return api_key($nginx, $zone, $key)->{used
 sub unsettled($nginx) { return api($nginx)->{redis}{shared}{unsettled} }
 
 my ($one, $two) = (node($fake->server), node($redis->server));
+my $exact = node($redis->server, '');
 
 
 # Two workers and one key after the other: a reply comes while the other worker admits.
@@ -134,6 +135,18 @@ sleep 1;
 is unsettled($_), 0, 'nothing was lost' for $one, $two;
 
 
+# A node without sync= has consumed: there is no total of it
+
+for my $zone (sort keys %algorithms) {
+    is passed($exact, "/$zone?key=mixed", 60), 60, "$zone: sixty on a node without sync=";
+    passed($two, "/$zone?key=mixed", 1);
+    sleep 0.2;
+    is passed($two, "/$zone?key=mixed", $LIMIT), 39, '... and what is left on one with it';
+    sleep 0.2;
+    is passed($exact, "/$zone?key=mixed", 1), 0, '... which the first one learns';
+}
+
+
 # A key is forgotten, also by a node that knows it
 
 for my $zone (sort keys %algorithms) {
@@ -148,5 +161,5 @@ for my $zone (sort keys %algorithms) {
     is passed($one, "/$zone?key=gone", 20), 20, '... for good';
 }
 
-$_->finish_one for $one, $two;
+$_->finish_one for $one, $two, $exact;
 done_testing;

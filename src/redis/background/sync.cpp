@@ -381,7 +381,7 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
     int64_t next = own;
     if (is_forgotten(told, last, sent)) {
         next = std::max<int64_t>(untold + notice.report.units, 0);
-    } else if (told.others != 0 && is_same && here > own) {
+    } else if (is_same && here > own) {
         next = here;
     } else if (more < 0) {
         next = std::max({here, own - std::min(-more, added), int64_t{0}});

@@ -33,6 +33,11 @@ constexpr auto kLocal = 8;
  * differ, and more than the time from a grant to its refund. */
 constexpr int64_t kAroundMs = int64_t{30} * 24 * 60 * 60 * 1000;
 
+/* The largest total of a node, and sum of totals.  Lua has no larger whole numbers. */
+constexpr int64_t kTotalMax = int64_t{1} << 53;
+
+bool is_total(int64_t number) { return number <= kTotalMax && number >= -kTotalMax; }
+
 /* Returns the algorithm's field of a head. */
 uint64_t extra_of(const Policy &policy) {
     if (policy.algorithm == Algorithm::kFixed) {
@@ -356,6 +361,7 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
         if (part.beside == Beside::kTotals) {
             told->others = take();
             told->total = take();
+            if (!is_total(told->others) || !is_total(told->total)) { return false; }
         }
 
         told->forgotten = part.beside != Beside::kNothing ? take() : 0;
