@@ -28,6 +28,9 @@ public:
 
     void step() {
         key_ = input_.below(kKeys);
+        /* a refund may be evicted, which is not told */
+        if (units_[key_] < 0 && outbox_->units(hash()) == 0) { units_[key_] = 0; }
+
         now_ms_ += input_.flag() ? input_.below(300) : input_.number() % 1000000;
         switch (input_.below(6)) {
         case 0:
