@@ -199,8 +199,11 @@ for my $n (1, 2) {
     sleep 3 + left_of(3) - 0.001;
     is $nginx[$_]->get("/three?key=over-$n")->{status}, 200, "$n: a lease at node $_" for 0, 1;
     sleep 0.001;
-    is passed(2, "/three?key=over-$n", 600), 300,
-        "$n: what is left over lapses with its window";
+    # a slow machine may send few of the requests to the node with most of the units
+    my $admitted = passed(2, "/three?key=over-$n", 600);
+    $admitted += grep { $_ == 200 } split ' ', $nginx[$_]->statuses(200, "/three?key=over-$n")
+        for 0, 1;
+    is $admitted, 300, "$n: what is left over lapses with its window";
 }
 
 
