@@ -92,6 +92,11 @@ sub reset($self) {
     $self->ask('reset');
 }
 
+# Breaks all connections; those that follow lead to this Redis, as after a failover.
+sub lead($self, $redis) {
+    $self->ask('lead', $redis->path);
+}
+
 # Returns what it saw since the start or the last forget():
 #   accepted   connections
 #   open       those there are now
@@ -171,7 +176,8 @@ sub _control($self) {
             for $self->{listen}, map { $_->{client}{socket} } values %{ $self->{conns} };
         my @held = values %{ $self->{conns} };
         $self->_client_said($_) for @held;
-    } elsif ($what eq 'reset') {
+    } elsif ($what eq 'reset' || $what eq 'lead') {
+        $self->{upstream} = $words[0] if $what eq 'lead';
         $self->_end($_) for values %{ $self->{conns} };
     } elsif ($what eq 'stats') {
         my @conns = values %{ $self->{conns} };
