@@ -168,6 +168,17 @@ survives('a full Redis', sub {
     $redis->command(qw(CONFIG SET maxmemory 0));
 });
 
+# Only one node has requests, so only this one is refused anything.
+survives('a full Redis, and a busy node', sub {
+    $redis->command(qw(CONFIG SET maxmemory 1));
+    my $start = now;
+    while (now() < $start + 5) {
+        $fleet->hold('a', 2, 0);
+        sleep 0.1;
+    }
+    $redis->command(qw(CONFIG SET maxmemory 0));
+});
+
 for my $mode (qw(lost refuse)) {
     survives("all nodes are cut off, $mode", sub {
         $fake->reset if $mode eq 'refuse';

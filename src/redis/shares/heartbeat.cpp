@@ -71,7 +71,7 @@ void unregistered(UnitHolder &holder) {
 
 /* Sends the messages again that have failed, or are old. */
 void repeat_messages(UnitHolder &holder) {
-    if (!is_ready(holder)) { return; }
+    if (!is_ready(holder) || is_away(*holder.redis)) { return; }
 
     /* shares are in order of their last message, so the old ones come first */
     for (Share &share : shares_of(holder)) {
@@ -197,7 +197,9 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     }
 
     UnitHolder &holder = holder_of(take_errand(call));
-    node_answered(node);
+    /* an open breaker is closed by its probe: a Redis without memory answers heartbeats alone */
+    if (!holder.redis->shared->breaker.is_open()) { node_answered(node); }
+
     const auto since = static_cast<uint64_t>(numbers[1]);
     const auto left_ms = static_cast<ngx_msec_t>(numbers[2]);
     note_grace(*holder.redis, call.sent, left_ms, why_grace(holder, since));
@@ -217,7 +219,7 @@ constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed, nullptr, fals
 
 void tick(UnitHolder &holder) {
     /* a heartbeat that is due must not come later than Redis itself, or the holder dies */
-    if (is_away(*holder.redis)) {
+    if (!may_beat(holder)) {
         ngx_add_timer(&holder.timer, kLookMs);
         return;
     }

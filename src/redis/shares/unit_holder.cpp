@@ -43,8 +43,10 @@ bool is_ready(const UnitHolder &holder) {
 
 bool is_in_grace(const UnitHolder &holder) { return ms_until(holder.grace_until) > 0; }
 
+bool may_beat(const UnitHolder &holder) { return is_ready(holder) || !is_away(*holder.redis); }
+
 void beat(UnitHolder &holder) {
-    if (holder.state != ErrandState::kIdle || is_away(*holder.redis)) { return; }
+    if (holder.state != ErrandState::kIdle || !may_beat(holder)) { return; }
 
     holder.tried = ngx_current_msec;
     send(holder);

@@ -83,6 +83,10 @@ bool is_ready(const UnitHolder &holder);
 /* Returns true if Redis must grant no units, because other holders may not have sent theirs. */
 bool is_in_grace(const UnitHolder &holder);
 
+/* Returns true if Redis may answer a heartbeat.  A Redis without memory refuses requests, which
+ * opens the breaker, but confirms the heartbeats of holders that it knows. */
+bool may_beat(const UnitHolder &holder);
+
 /* Sends a heartbeat, unless one is under way, or Redis is known not to answer. */
 void beat(UnitHolder &holder);
 
