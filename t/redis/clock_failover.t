@@ -82,12 +82,8 @@ sub passed($n, $key, $zones, @to) {
 }
 
 # Returns the most that all nodes may admit, as often as the limit. With sync=, each further node
-# admits a request before it hears of the others; if fixed windows of its clock are not those of
-# Redis, it does not hear of them.
-sub most($times, $zone) {
-    return $zone eq 'fixed_sync' && $times == 2 ? @nodes * $LIMIT
-        : $times * $LIMIT + ($zone =~ /_sync$/ ? @nodes - 1 : 0);
-}
+# admits a request before it hears of the others.
+sub most($times, $zone) { return $times * $LIMIT + ($zone =~ /_sync$/ ? @nodes - 1 : 0) }
 
 # Checks these zones while the time of Redis changes by so many seconds.
 sub survives($name, $step, $change, @zones) {

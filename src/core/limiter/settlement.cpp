@@ -197,15 +197,11 @@ void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_m
 }
 
 bool is_past(const Claim &claim, uint64_t since_ms, uint64_t now_ms) {
-    return claim.policy->algorithm == Algorithm::kFixed
-               ? !is_window_of(claim, time_of(claim, since_ms), now_ms)
-               : since_ms + claim.policy->window_ms <= now_ms;
-}
-
-bool is_window_of(const Claim &claim, uint64_t utc_ms, uint64_t now_ms) {
     const Policy &policy = *claim.policy;
-    return policy.algorithm != Algorithm::kFixed
-           || policy.window_number(utc_ms) == policy.window_number(time_of(claim, now_ms));
+    const auto number = [&](uint64_t ms) { return policy.window_number(time_of(claim, ms)); };
+
+    return policy.algorithm == Algorithm::kFixed ? number(since_ms) != number(now_ms)
+                                                 : since_ms + policy.window_ms <= now_ms;
 }
 
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
@@ -221,6 +217,19 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         table_of(claim, algorithm, now_ms).amend([&](uint64_t state) {
             return algorithm.give_back(state, cost);
         });
+    });
+}
+
+void give_back_older(const Claim &claim, uint64_t cost, uint64_t at_ms, uint64_t now_ms) {
+    if (claim.policy->algorithm != Algorithm::kCounter || claim.policy->has_rings()) {
+        give_back(claim, cost, now_ms);
+        return;
+    }
+
+    const Counter counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+    cost -= pay_back(claim, cost, now_ms);
+    table_of(claim, counter, now_ms).amend([&](uint64_t state) {
+        return counter.give_back(state, cost, time_of(claim, at_ms));
     });
 }
 

@@ -39,9 +39,9 @@ bool is_past(const Claim &claim, uint64_t since_ms, uint64_t now_ms);
 /* Refunds units of a key, the newest first, if their admission is unknown. */
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
-/* Returns true unless the windows of the claim have fixed ends, and the one that is in force when
- * the clock of another machine shows `utc_ms` is not the one of `now_ms` here. */
-bool is_window_of(const Claim &claim, uint64_t utc_ms, uint64_t now_ms);
+/* Does the same, but for a counter first with units of `at_ms` and older ones: what was consumed
+ * since then counts for no less time. */
+void give_back_older(const Claim &claim, uint64_t cost, uint64_t at_ms, uint64_t now_ms);
 
 /* Adds units of other nodes to a counter, in the parts in which all nodes together have more, so
  * that the count fades at the same times.  `count` has the units of all nodes in n parts of a

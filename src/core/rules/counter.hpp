@@ -316,13 +316,19 @@ public:
         return packed(parts);
     }
 
-    /* Refunds a cost from the newest requests first. */
-    uint64_t give_back(uint64_t state, uint64_t cost) const {
+    /* Refunds a cost from the requests of `at_ms` and older ones, and then from the others, the
+     * newest of each first. */
+    uint64_t give_back(uint64_t state, uint64_t cost, uint64_t at_ms = UINT64_MAX) const {
         state = valid(state);
         if (state == 0) { return 0; }
         return amend(state, [&](CounterCounts &parts) {
-            for (unsigned i = parts.n() + 1; i > 0; i--) {
-                cost -= parts.take(i - 1, cost);
+            const uint64_t at = std::min(at_ms, now_ms_) * parts.n() / rule_.window_ms;
+            const uint64_t age = parts.newest - std::min(parts.newest, at);
+            const auto newer = static_cast<unsigned>(std::min<uint64_t>(age, parts.n() + 1));
+            for (unsigned begin : {parts.n() + 1 - newer, parts.n() + 1}) {
+                for (unsigned i = begin; i > 0; i--) {
+                    cost -= parts.take(i - 1, cost);
+                }
             }
         });
     }

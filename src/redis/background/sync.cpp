@@ -339,6 +339,15 @@ Outbox::Seen seen_now(const Outbox &outbox, const Notice &notice, const Claim &c
     return last;
 }
 
+/* Returns true if a fixed window has ended in Redis since the last reply.  What others used in it
+ * does not count any more, though this node's window may go on. */
+bool is_other_window(const PartAnswer &told, const Outbox::Seen &last, ngx_msec_t sent) {
+    const uint64_t now_ms = told.state.now_ms, ago_ms = sent - last.at_ms;
+    return told.policy.algorithm == Algorithm::kFixed
+           && told.policy.window_number(now_ms - std::min(now_ms, ago_ms))
+                  != told.policy.window_number(now_ms);
+}
+
 /* Returns true if the key was forgotten since the last reply.  What was admitted before does not
  * count any more. */
 bool is_forgotten(const PartAnswer &told, const Outbox::Seen &last, ngx_msec_t sent) {
@@ -370,21 +379,19 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
     const auto capacity = static_cast<int64_t>(policy.capacity(told.state.limit));
     const int64_t here = after + untold;
     const int64_t over = std::max<int64_t>(here - capacity, 0);
-    const bool is_same = is_window_of(claim, told.state.now_ms, ngx_current_msec);
     const uint64_t blocked = rest != 0 ? freed + 1 : 0;
     const int64_t room = capacity - here - static_cast<int64_t>(blocked);
     const uint64_t reserved
-        = is_same ? guess.units(static_cast<uint64_t>(std::max<int64_t>(room, 0))) + blocked : 0;
+        = guess.units(static_cast<uint64_t>(std::max<int64_t>(room, 0))) + blocked;
     const auto used = static_cast<int64_t>(used_here(claim));
     const int64_t own = used - std::min(used, static_cast<int64_t>(last.reserved));
     const auto added = static_cast<int64_t>(last.added);
-    int64_t next = own;
+    const int64_t gone = is_known && is_other_window(told, last, sent)
+                             ? added
+                             : std::clamp<int64_t>(-more, 0, added);
+    int64_t next = std::max({here, own - gone, int64_t{0}});
     if (is_forgotten(told, last, sent)) {
         next = std::max<int64_t>(untold + notice.report.units, 0);
-    } else if (is_same && here > own) {
-        next = here;
-    } else if (more < 0) {
-        next = std::max({here, own - std::min(-more, added), int64_t{0}});
     }
 
     const int64_t others = std::max<int64_t>(added + next - own, 0);
@@ -400,7 +407,7 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
             = static_cast<uint64_t>(std::max<int64_t>(untold, 0)) + granted + reserved;
         missing = units - raise(claim, told, newest, units, static_cast<uint64_t>(used), owed);
     } else {
-        give_back(claim, static_cast<uint64_t>(used - next), ngx_current_msec);
+        give_back_older(claim, static_cast<uint64_t>(used - next), last.at_ms, ngx_current_msec);
     }
 
     const uint64_t kept = reserved - std::min(reserved, missing);

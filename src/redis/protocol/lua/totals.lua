@@ -68,8 +68,10 @@ if limit > 0 and (life > 0 and sum ~= mine or life == 0 and purpose ~= 1) then
   if loose ~= 0 then text = pack('>I6i6', 0, loose) .. text end
   if forgotten then text = pack('>I6i6', 1, forgotten) .. text end
   if life > 0 then text = text .. pack('>I6i6', life, sum) end
+  -- a full bucket may run off in more than a window
+  local windows = algorithm > 2 and floor(extra / limit) + 3 or 2
   S[totals] = text
-  pcall('SET', totals, text, 'PX', 2 * w)
+  pcall('SET', totals, text, 'PX', math.min(windows * w, 1e14))
 end
 out[o + 1], out[o + 2], out[o + 3] = others, sum, 0
 if not mine then
