@@ -73,8 +73,8 @@ struct Asked {
         part.claim.cost = input.number() % (kRemoteMax + 2);
         part.claim.purpose = static_cast<Purpose>(input.below(5));
         part.claim.records = input.flag();
-        const bool is_odd = part.claim.cost % 2 != 0;
-        part.beside = !input.flag() ? Beside::kNothing : is_odd ? Beside::kTotals : Beside::kMark;
+        const bool is_synced = part.claim.cost % 8 == 5;
+        part.beside = !input.flag() ? Beside::kNothing : is_synced ? Beside::kTotals : Beside::kMark;
         if (input.flag()) { part.window = Window::from_code(60000); }
     }
 

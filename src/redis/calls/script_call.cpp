@@ -193,8 +193,8 @@ void log_bad_key(const RemoteZone &zone, const char *wrong) {
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, wrong, &zone.name);
 }
 
-/* RemoteState::values of a key without a limit. */
-constexpr int64_t kNoValues[2] = {};
+/* RemoteState::values of a key without a limit, or with a foreign state. */
+constexpr int64_t kNoValues[kCounterValues] = {};
 
 /* Remembers the limits of keys, which hold while Redis is away, and makes the parts claims of the
  * windows in force. */
