@@ -74,7 +74,9 @@ struct Asked {
         part.claim.purpose = static_cast<Purpose>(input.below(5));
         part.claim.records = input.flag();
         const bool is_synced = part.claim.cost % 8 == 5;
-        part.beside = !input.flag() ? Beside::kNothing : is_synced ? Beside::kTotals : Beside::kMark;
+        part.beside = !input.flag() ? Beside::kNothing
+                      : is_synced   ? Beside::kTotals
+                                    : Beside::kMark;
         if (input.flag()) { part.window = Window::from_code(60000); }
     }
 

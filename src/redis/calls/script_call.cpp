@@ -113,9 +113,9 @@ private:
     u_char *end_;
 };
 
-/* Returns the time of the server until which the node waits for a reply. */
-uint64_t deadline_ms(const Node &node) {
-    const auto now_ms = static_cast<int64_t>(clock_us() / 1000) + node.clock_ahead_ms;
+/* Returns the time of the server until which the node waits for the reply to a call. */
+uint64_t deadline_ms(const Node &node, const Call &call) {
+    const auto now_ms = static_cast<int64_t>(call.sent_us / 1000) + node.clock_ahead_ms;
     return static_cast<uint64_t>(now_ms) + node.settings->timeout;
 }
 
@@ -255,11 +255,12 @@ bool join_script(ErrandCall &call, Errand &errand) {
 bool call_script(Node &node, ErrandCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
+    call.sent_us = clock_us();
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
-    command.add_heads(asks_of(call), deadline_ms(node));
+    command.add_heads(asks_of(call), deadline_ms(node, call));
     return put_call(node, call, command.args());
 }
 

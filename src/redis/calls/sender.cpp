@@ -89,6 +89,7 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
 
     if (late_ms > 0 || (starts_with(error, "NOSCRIPT") && !call.whole)) {
         call.whole |= late_ms == 0;
+        call.sent_us = 0;
         const bool is_put = call.kind->put(node, call);
         if (is_put) { node.post_flush(); }
         return is_put;

@@ -53,7 +53,8 @@ bool Pipeline::command(Call &call, Span<const Arg> args) {
 
     written(p);
     call.sent = ngx_current_msec;
-    call.sent_us = clock_us();
+    if (call.sent_us == 0) { call.sent_us = clock_us(); }
+
     calls_.push_back(call);
     ncalls++;
 

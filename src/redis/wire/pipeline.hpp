@@ -37,7 +37,7 @@ using ReplyHandler = void (*)(Node &node, Call &call, Reply *reply);
 struct Call {
     ngx_queue_t link; /* in the list of calls of the pipeline */
     ngx_msec_t sent;  /* ngx_current_msec when the command was put into the buffer */
-    uint64_t sent_us; /* clock_us() at this time */
+    uint64_t sent_us; /* clock_us() then, or when the command was made; 0: not yet */
     ReplyHandler handler;
     SlotRangeSink *slots; /* takes the reply to CLUSTER SLOTS, else nullptr */
     TextSink *texts;      /* takes the reply to SCAN, ROLE or INFO, else nullptr */
