@@ -13,7 +13,7 @@ REAL_TESTS := $(shell grep -l '^use LimitSliding::Clock real' $(BLACK_BOX))
 DRIFT_TEST := t/config/drift.t
 # These take longer than a few seconds of a processor.
 LONG_TESTS := $(patsubst %,t/%.t,faults/alloc faults/alloc_module faults/alloc_requests \
-    faults/in_flight_long docs/fleet outages/replies)
+    faults/in_flight_long docs/fleet outages/replies redis/clock_failover redis/in_flight_losses)
 TEST_FILES := $(filter-out $(REAL_TESTS) $(LONG_TESTS),$(BLACK_BOX))
 # These run on builds for something else than speed, too.
 PATIENT_TESTS := $(filter-out $(REAL_TESTS) t/docs/docs.t t/config/upgrade.t,$(BLACK_BOX))
