@@ -37,12 +37,7 @@ my %limit = (settled => 'settle=$bytes_sent');
 # The frame tells which connections the worker has accepted.
 my $nginx = LimitSliding::Faults->new(worker_processes => 1, start => 0)->common(
     http => <<"HTTP", server => <<'SERVER');
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 20s;
-        connect_timeout 20s;
-        on_error deny;
-    }
+    ${\ $redis->block('20s', 'on_error deny;')}
     limit_sliding_headers retry_after draft x;
     limit_sliding_log_level off;
 HTTP

@@ -23,11 +23,7 @@ my $redis = LimitSliding::Redis->new->start;
 # Redis has as much time as a busy machine takes: what fails is the module.
 my $nginx = LimitSliding::Test->new(worker_processes => $WORKERS)->common(
     listen => 'reuseport', http => <<"HTTP", server => <<'SERVER');
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 20s;
-        connect_timeout 20s;
-    }
+    ${\ $redis->block('20s')}
     limit_sliding_log_level off;
 HTTP
     location /limits { limit_sliding_api; }

@@ -49,12 +49,7 @@ sub zones($limit, $rate, %zones) {
 # Redis has as much time as a busy machine takes: what fails is the module.
 my $nginx = LimitSliding::Test->new(worker_processes => $WORKERS);
 $nginx->common(http => <<"HTTP", server => <<'SERVER');
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 20s;
-        connect_timeout 20s;
-        on_error deny;
-    }
+    ${\ $redis->block('20s', 'on_error deny;')}
     limit_sliding_log_level off;
     map x \$cost { default $COST; }
 HTTP

@@ -47,12 +47,7 @@ my %wrong = (
 
 sub config($is, $more = '') {
     return $nginx->template(listen => 'reuseport', http => <<"HTTP", server => <<'SERVER');
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 20s;
-        connect_timeout 20s;
-        on_error deny;
-    }
+    ${\ $redis->block('20s', 'on_error deny;')}
     limit_sliding_log_level off;
     limit_sliding_zone $is->{key} zone=one:$is->{size} rate=$is->{rate}
         window=$is->{window} algorithm=$is->{algorithm};

@@ -44,11 +44,7 @@ my %flowing = (
 
 my $nginx = LimitSliding::Test->new(worker_processes => $WORKERS);
 $nginx->common(http => <<"HTTP", server => <<'SERVER');
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 100ms;
-        connect_timeout 100ms;
-    }
+    ${\ $redis->block('100ms')}
     limit_sliding_log_level off;
     limit_sliding_zone \$arg_key zone=refused:1m rate=$LIMIT window=30d redis=shared
         count_rejected;

@@ -18,11 +18,7 @@ sub node() {
         http => <<"CONF");
     limit_sliding_log_level off;
 
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
+    ${\ $redis->block('5s')}
 
     add_header X-Status    \$limit_sliding_status    always;
     add_header X-Remaining \$limit_sliding_remaining always;

@@ -17,11 +17,7 @@ my $redis = LimitSliding::Redis->new->start;
 my @nginx = map { LimitSliding::Test->new->common(listen => 'reuseport', http => <<"CONF") } 1 .. 2;
     limit_sliding_log_level off;
 
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
+    ${\ $redis->block('5s')}
 CONF
 
 my %algorithms = (counter => '', fixed => 'algorithm=fixed', strict => 'strict',

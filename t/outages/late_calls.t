@@ -26,12 +26,7 @@ $places{server} .= <<'CONF';
 CONF
 $nginx->common(http => <<"CONF");
     limit_sliding_log_level off;
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 100ms;
-        connect_timeout 100ms;
-        on_error allow;
-    }
+    ${\ $redis->block('100ms', 'on_error allow;')}
     add_header X-Source \$limit_sliding_source always;
 CONF
 $nginx->serve(%places);

@@ -23,11 +23,7 @@ my %zones = places(each => "rate=$ZONE window=30d redis=shared",
 
 my $nginx = LimitSliding::Test->new;
 $nginx->serve(http => <<"HTTP", server => <<"SERVER");
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 20s;
-        connect_timeout 20s;
-    }
+    ${\ $redis->block('20s')}
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
     $zones{http}

@@ -29,12 +29,7 @@ $clock->run(sub { $redis->start });
 my $nginx = LimitSliding::Test->new;
 $nginx->common(http => <<"CONF", server => 'location /limits { limit_sliding_api; }');
     limit_sliding_log_level off;
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 1s;
-        connect_timeout 1s;
-        on_error deny;
-    }
+    ${\ $redis->block('1s', 'on_error deny;')}
 CONF
 my %places = places(each => "rate=$LIMIT window=${WINDOW}s redis=shared", zones => \%ZONES);
 $places{server} .= <<'CONF';

@@ -22,11 +22,7 @@ my @nginx = map { LimitSliding::Test->new } 1 .. 2;
 $_->common(listen => 'reuseport', http => <<"CONF") for @nginx;
     limit_sliding_log_level off;
 
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 10s;
-        connect_timeout 10s;
-    }
+    ${\ $redis->block('10s')}
 
     add_header X-Worker    \$pid                     always;
     add_header X-Status    \$limit_sliding_status    always;

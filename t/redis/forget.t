@@ -14,11 +14,7 @@ my $redis = LimitSliding::Redis->new->start;
 my @nginx = map { LimitSliding::Test->new } 1, 2;
 
 $_->common(http => <<"HTTP", server => <<'SERVER') for @nginx;
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
+    ${\ $redis->block('5s')}
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
 HTTP

@@ -15,11 +15,7 @@ my @LEASED = qw(counter fixed token_bucket);
 my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new;
 $nginx->common(http => <<"CONF");
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
+    ${\ $redis->block('5s')}
     limit_sliding_log_level off;
 CONF
 

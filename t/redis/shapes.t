@@ -15,11 +15,7 @@ my $redis = LimitSliding::Redis->new->start;
 my @nginx = map { LimitSliding::Test->new } 1 .. 2;
 $_->common(http => <<"CONF", server => <<'SERVER') for @nginx;
     limit_sliding_log_level off;
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
+    ${\ $redis->block('5s')}
     add_header X-Source \$limit_sliding_source always;
 CONF
     location /limits { limit_sliding_api; }

@@ -239,6 +239,13 @@ sub server($self) {
     return "$self->{address}:$self->{port}";
 }
 
+# Returns the block "shared" of this server. NGINX waits so long for a connection, and for a
+# reply; `more` has further parameters.
+sub block($self, $patience, $more = '') {
+    return "limit_sliding_redis shared { server ${\ $self->server};"
+        . " timeout $patience; connect_timeout $patience; $more }";
+}
+
 sub log($self) {
     my $text = '';
     for my $name (qw(redis.out redis.log)) {
