@@ -394,7 +394,7 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
         next = std::max<int64_t>(untold + notice.report.units, 0);
     }
 
-    const int64_t others = std::max<int64_t>(added + next - own, 0);
+    const auto counted = static_cast<uint64_t>(std::max<int64_t>(added + next - own, 0));
     next += static_cast<int64_t>(reserved);
     const uint64_t owed
         = (granted == 0 ? told.state.debt.units : 0)
@@ -410,11 +410,11 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
         give_back_older(claim, static_cast<uint64_t>(used - next), last.at_ms, ngx_current_msec);
     }
 
-    const uint64_t kept = reserved - std::min(reserved, missing);
-    const auto all = static_cast<uint64_t>(others);
-    outbox.set_seen(
-        notice.hash,
-        guess.seen(told.others, all - std::min(all, missing - reserved + kept), kept, sent));
+    /* what found no room here is not taken back later: first of the reserved units */
+    const uint64_t unreserved = std::min(reserved, missing);
+    const uint64_t uncounted = std::min(counted, missing - unreserved);
+    outbox.set_seen(notice.hash,
+                    guess.seen(told.others, counted - uncounted, reserved - unreserved, sent));
     return reserved;
 }
 
