@@ -14,6 +14,7 @@ use LimitSliding::Test qw(:DEFAULT places);
 
 my $KEYS = $ENV{SYNC_KEYS} // 4000;
 my $LIMIT = 100;
+my $MANY = 2000;
 
 my $redis = LimitSliding::Redis->new->start;
 my $fake = LimitSliding::FakeRedis->new($redis)->start;
@@ -36,6 +37,13 @@ HTTP
 # Sends so many requests of the key at once; returns how many pass.
 sub passed($nginx, $path, $n) {
     my $statuses = $nginx->load(requests => [ ($path) x $n ], connections => 8);
+    return scalar grep { $_ == 200 } @$statuses;
+}
+
+# Sends a request of each of many keys; returns how many pass.
+sub passed_each($nginx, $name) {
+    my $statuses = $nginx->load(connections => 8,
+        requests => [ map { "/four?key=$name-$_" } 1 .. $MANY ]);
     return scalar grep { $_ == 200 } @$statuses;
 }
 
@@ -160,6 +168,21 @@ for my $zone (sort keys %algorithms) {
     sleep 1;
     is passed($one, "/$zone?key=gone", 20), 20, '... for good';
 }
+
+
+# Redis was away, and many keys are due at once
+
+my $known = sub { scalar @{ $redis->command('KEYS', '*:totals') } };
+my $before = $known->();
+$fake->mode('refuse');
+$fake->reset;
+is passed_each($one, 'due'), $MANY, "$MANY keys while Redis is away";
+ok wait_for(sub { api($one)->{redis}{shared}{breaker} eq 'open' }), '... as the node knows';
+$fake->forget;
+$fake->mode('pass');
+ok wait_for(sub { $known->() - $before == $MANY }), '... are reported after it';
+cmp_ok $fake->stats->{most}, '<=', 17, '... by few calls at a time';
+is unsettled($one), 0, '... and none is lost';
 
 $_->finish_one for $one, $two, $exact;
 done_testing;

@@ -131,7 +131,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     if (result == BanReply::kMore || spread.is_wanted) { ask(spread); }
 }
 
-constexpr ErrandKind kBans = {nullptr, put, answered, failed, nullptr, false};
+constexpr ErrandKind kBans = {nullptr, put, answered, failed};
 
 void tick(BanSpread &spread) {
     if (ngx_exiting) { return; }

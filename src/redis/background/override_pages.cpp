@@ -257,8 +257,7 @@ constexpr ErrandKind kPage = {nullptr, put_names,
                               [](Errand &errand, Failure) {
                                   fail_scan(scan_of(errand), ScanResult::kAway);
                                   go_on(scan_of(errand));
-                              },
-                              nullptr, false};
+                              }};
 
 /* Sets the pattern of the names of overrides.  Returns false if there is no memory. */
 bool make_pattern(OverrideScan &scan) {

@@ -95,7 +95,7 @@ void set_timer(Notice &notice, uint64_t ms) {
 
 bool is_idle(const Notice &notice) { return notice.state == ErrandState::kIdle; }
 
-void send_notice(Notice &notice, bool early);
+void send_notice(Notice &notice);
 
 void name(Notice &notice) {
     if (!notice.is_named) { name_keys(notice); }
@@ -104,7 +104,7 @@ void name(Notice &notice) {
 }
 
 void timer_ended(Notice &notice) {
-    if (is_idle(notice)) { send_notice(notice, false); }
+    if (is_idle(notice)) { send_notice(notice); }
 }
 
 /* Adds units to the outbox, or requests a call without units.  Counts units that are evicted.
@@ -134,7 +134,7 @@ void go_on(Notice &notice, Outbox::Rest rest, uint64_t again) {
         free_notice(notice);
     } else if (ngx_exiting) {
         notice.is_last = true;
-        send_notice(notice, true);
+        send_notice(notice);
     } else {
         set_timer(notice, due_ms - ngx_current_msec);
     }
@@ -186,14 +186,18 @@ uint64_t past_units(const Notice &notice) {
     return units - std::min(units, used_here(claim) + notice.owed);
 }
 
-void send_notice(Notice &notice, bool early) {
+/* Reports the units if they are due.  An exiting worker reports them at once. */
+void send_notice(Notice &notice) {
+    if (must_wait(notice)) { return; }
+
     const RemoteZone &zone = zone_of(notice);
     Outbox::Report &report = notice.report;
     const uint64_t most_ms = call_ms(*notice.redis);
     uint64_t due_ms = 0;
-    const auto took = has_room(notice) ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms,
-                                                           early, random_life(), &report, &due_ms)
-                                       : Outbox::Took::kTaken;
+    const auto took = has_room(notice)
+                          ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms, ngx_exiting,
+                                              random_life(), &report, &due_ms)
+                          : Outbox::Took::kTaken;
 
     if (took == Outbox::Took::kNothing) {
         free_notice(notice);
@@ -486,13 +490,15 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
 void failed(Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }
 
-const AskKind kNotice
-    = {{join_script, call_script, script_answered, failed, return_waiters, false}, told};
+void resume(Errand &errand) { send_notice(static_cast<Notice &>(errand)); }
 
-/* Sends the waiting notices at once. */
+const AskKind kNotice
+    = {{join_script, call_script, script_answered, failed, return_waiters, resume}, told};
+
+/* Sends the notices that are not due yet. */
 void hurry(Client &client) {
     for (Notice &notice : notices_of(client)) {
-        if (is_idle(notice)) { send_notice(notice, true); }
+        if (is_idle(notice)) { send_notice(notice); }
     }
 }
 
@@ -572,7 +578,7 @@ void sync_redis(const Claim &claim, int64_t units) {
 
     notice->report = {has_room ? uint64_t{1} : 0, 0, has_room ? 0 : added};
     if (due_ms <= now_ms) {
-        send_notice(*notice, false);
+        send_notice(*notice);
     } else {
         set_timer(*notice, due_ms - now_ms);
     }

@@ -25,7 +25,7 @@ bool make_client(Redis &redis) {
     client.joined.init();
     client.waiting.init();
     init_settling(client);
-    init_unrouted(client);
+    init_sender(client);
 
     /* the timer is not cancelable, because an exiting worker still answers its requests */
     init_event<end_waits>(client.deadline, client);

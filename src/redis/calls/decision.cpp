@@ -213,7 +213,7 @@ bool join(ErrandCall &call, Errand &errand) {
 } // namespace
 
 const AskKind kDecision
-    = {{join, call_script, script_answered, fail_waiters, return_waiters, false}, told};
+    = {{join, call_script, script_answered, fail_waiters, return_waiters}, told};
 
 void complete_verdict(const Claim &claim) {
     RemoteClaim &remote = remote_of(claim);

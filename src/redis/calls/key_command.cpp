@@ -118,8 +118,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     ask_done(ask);
 }
 
-constexpr AskKind kKeyCommand
-    = {{join, put, answered, fail_waiters, return_waiters, false}, nullptr};
+constexpr AskKind kKeyCommand = {{join, put, answered, fail_waiters, return_waiters}, nullptr};
 
 } // namespace
 

@@ -67,13 +67,11 @@ struct RedisShared {
 
 /* The asks of this worker that no request waits for. */
 struct Settling {
-    ErrandList waiting; /* settlements that are not due yet */
-    size_t nout;        /* settlements that are due, or in calls */
-    size_t bytes;       /* memory of settlements */
-    uint64_t units;     /* units of settlements */
-    size_t nasks;       /* all asks that an exiting worker waits for, see keep_worker() */
-    ngx_event_t timer;  /* keeps an exiting worker until these asks end */
-    ngx_msec_t until;   /* ms from which on an exiting worker does not wait for them */
+    size_t bytes;      /* memory of settlements */
+    uint64_t units;    /* units of settlements */
+    size_t nasks;      /* all asks that an exiting worker waits for, see keep_worker() */
+    ngx_event_t timer; /* keeps an exiting worker until these asks end */
+    ngx_msec_t until;  /* ms from which on an exiting worker does not wait for them */
 };
 
 struct Client;
@@ -101,6 +99,8 @@ struct Client {
     WaitingList waiting;        /* the other waiters, in order of their deadlines */
     ngx_event_t deadline;       /* timer for the first of these deadlines */
     Grace grace;                /* of the first deadline */
+    ErrandList patient;         /* patient errands that wait for the end of others */
+    size_t npatient;            /* patient errands under way */
     ErrandList unrouted;        /* errands that wait for a map of slots */
     ngx_event_t unrouted_timer; /* ends the wait of the first of these errands */
     ngx_event_t look;           /* timer for the next look at the breaker */

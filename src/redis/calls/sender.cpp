@@ -24,6 +24,10 @@ constexpr size_t kCallsUnderWay = 4;
 /* The same for calls of patient errands alone, so that a request need not wait for their ends. */
 constexpr size_t kPatientCalls = 2;
 
+/* The most patient errands of a worker that are under way.  Redis runs so many in a few
+ * milliseconds, and a request waits no longer than that.  Further ones wait. */
+constexpr size_t kPatientMax = 256;
+
 /* The most bytes of calls that the server has not read yet.  Further calls wait for the next
  * reply.  Otherwise, calls for a server that hangs would fill the memory of the worker. */
 constexpr size_t kUnsentMax = 256 << 10;
@@ -35,7 +39,7 @@ void make_due(Errand &errand, Node &to) {
     errand.state = ErrandState::kDue;
     to.due.push_back(errand);
     to.ndue++;
-    to.npatient += errand.kind->is_patient;
+    to.npatient += errand.is_patient();
 
     to.post_flush();
 }
@@ -43,13 +47,25 @@ void make_due(Errand &errand, Node &to) {
 void remove_due(Errand &errand) {
     ErrandList::remove(errand);
     errand.to->ndue--;
-    errand.to->npatient -= errand.kind->is_patient;
+    errand.to->npatient -= errand.is_patient();
 }
 
+/* Makes an errand idle.  A patient one that was under way leaves its place to one that waits. */
 void make_idle(Errand &errand) {
+    const bool was_under_way
+        = errand.state != ErrandState::kIdle && errand.state != ErrandState::kPatient;
     errand.state = ErrandState::kIdle;
     errand.hops = 0;
     errand.asking = false;
+    if (!errand.is_patient() || !was_under_way) { return; }
+
+    Client &client = errand.redis->client;
+    client.npatient--;
+    while (!client.patient.empty() && client.npatient < kPatientMax) {
+        Errand &next = client.patient.pop_front();
+        next.state = ErrandState::kIdle;
+        next.kind->resume(next);
+    }
 }
 
 void fail(Errand &errand, Failure failure) {
@@ -360,8 +376,21 @@ void node_failed(Node &node) {
     }
 }
 
+bool must_wait(Errand &errand) {
+    Client &client = errand.redis->client;
+    if (!errand.is_patient() || client.npatient < kPatientMax) { return false; }
+
+    errand.state = ErrandState::kPatient;
+    client.patient.push_back(errand);
+    return true;
+}
+
 void send(Errand &errand) {
-    Node *to = errand.redis->client.nodes.route(errand);
+    if (must_wait(errand)) { return; }
+
+    Client &client = errand.redis->client;
+    client.npatient += errand.is_patient();
+    Node *to = client.nodes.route(errand);
     if (to != nullptr) {
         make_due(errand, *to);
     } else {
@@ -372,7 +401,7 @@ void send(Errand &errand) {
 void withdraw(Errand &errand) {
     if (errand.state == ErrandState::kDue) {
         remove_due(errand);
-    } else if (errand.state == ErrandState::kUnrouted) {
+    } else if (errand.state == ErrandState::kUnrouted || errand.state == ErrandState::kPatient) {
         ErrandList::remove(errand);
     }
     make_idle(errand);
@@ -398,7 +427,8 @@ bool put_call(Node &node, ErrandCall &call, Span<const Arg> args) {
     return (!call.errands.front().asking || put_asking(node)) && node.command(call, args);
 }
 
-void init_unrouted(Client &client) {
+void init_sender(Client &client) {
+    client.patient.init();
     client.unrouted.init();
     init_event<fail_unrouted>(client.unrouted_timer, client);
 }

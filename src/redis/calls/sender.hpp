@@ -43,8 +43,13 @@ void node_answered(Node &node);
 /* Notes for the breaker that the node has not answered, or with an error that is no verdict. */
 void node_failed(Node &node);
 
-/* Sends an idle errand in this turn of the event loop, or once its node is connected. */
+/* Sends an idle errand in this turn of the event loop, or once its node is connected.  A patient
+ * one may have to wait before. */
 void send(Errand &errand);
+
+/* Lets an idle, patient errand wait while too many of them are under way.  The sender resumes it.
+ * Returns false if the errand may be sent now. */
+bool must_wait(Errand &errand);
 
 /* Makes an errand idle that is not in a call. */
 void withdraw(Errand &errand);
@@ -60,7 +65,7 @@ bool put_asking(Node &node);
  * there is no memory; the caller still owns the call then. */
 bool put_call(Node &node, ErrandCall &call, Span<const Arg> args);
 
-/* Prepares the timer for errands that wait for a map of slots. */
-void init_unrouted(Client &client);
+/* Prepares the lists of errands that wait. */
+void init_sender(Client &client);
 
 } // namespace limit_sliding

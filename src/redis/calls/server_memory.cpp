@@ -93,7 +93,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     }
 }
 
-constexpr ErrandKind kMemory = {nullptr, put, answered, [](Errand &, Failure) {}, nullptr, false};
+constexpr ErrandKind kMemory = {nullptr, put, answered, [](Errand &, Failure) {}};
 
 /* Returns this worker's errand; nullptr: there is no memory. */
 MemoryErrand *errand_of(Redis &redis) {

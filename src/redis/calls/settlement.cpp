@@ -17,10 +17,6 @@ namespace {
  * matters while Redis is slow.  Units of further settlements are lost. */
 constexpr size_t kSettlementBytesMax = 8 << 20;
 
-/* The most settlements that are due or in calls.  Redis runs so many in a few milliseconds, and an
- * ask of a request waits no longer than that.  Further settlements wait in Settling::waiting. */
-constexpr size_t kOutMax = 256;
-
 /* A settlement of one part.  The cost of the part's claim is the number of units in the call under
  * way. */
 struct Settlement : Ask {
@@ -36,18 +32,9 @@ size_t bytes_of(const Settlement &settlement) {
     return sizeof(Settlement) + sizeof(AskPart) + settlement.parts[0].key.len;
 }
 
-/* Ends a call.  If no more units came meanwhile, the settlement is over, and a waiting one becomes
- * due. */
+/* Ends a call.  If no more units came meanwhile, the settlement is over. */
 void call_done(Settlement &settlement) {
-    Settling &settling = settlement.redis->client.settling;
-    if (settlement.units == 0) {
-        settling.bytes -= bytes_of(settlement);
-        settling.nout--;
-        if (!settling.waiting.empty()) {
-            settling.nout++;
-            send(settling.waiting.pop_front());
-        }
-    }
+    if (settlement.units == 0) { settlement.redis->client.settling.bytes -= bytes_of(settlement); }
 
     ask_done(settlement);
 }
@@ -96,10 +83,10 @@ void failed(Errand &errand, Failure failure) {
 }
 
 constexpr AskKind kSettlement
-    = {{join, call_script, script_answered, failed, returned, true}, told};
+    = {{join, call_script, script_answered, failed, returned, send}, told};
 
-/* Returns a new settlement of the claim, and sends it or lets it wait.  nullptr: there is no room,
- * or the node of the claim is known not to answer. */
+/* Returns a new settlement of the claim, and sends it.  nullptr: there is no room, or the node of
+ * the claim is known not to answer. */
 Settlement *create_settlement(Redis &redis, Claim &claim) {
     Settling &settling = redis.client.settling;
     auto *settlement = settling.bytes < kSettlementBytesMax
@@ -109,12 +96,7 @@ Settlement *create_settlement(Redis &redis, Claim &claim) {
 
     settlement->parts[0].taken = remote_of(claim).taken;
     settling.bytes += bytes_of(*settlement);
-    if (settling.nout < kOutMax) {
-        settling.nout++;
-        send(*settlement);
-    } else {
-        settling.waiting.push_back(*settlement);
-    }
+    send(*settlement);
     return settlement;
 }
 
@@ -197,10 +179,7 @@ void settle_redis(const Claim &claim, int64_t difference) {
     count_unsettled(redis.client, settled.cost - taken);
 }
 
-void init_settling(Client &client) {
-    client.settling.waiting.init();
-    init_event<check_time>(client.settling.timer, client);
-}
+void init_settling(Client &client) { init_event<check_time>(client.settling.timer, client); }
 
 void end_settling(Client &client) { count_unsettled(client, client.settling.units); }
 

@@ -215,7 +215,7 @@ void failed(Errand &errand, Failure failure) {
     unregistered(holder);
 }
 
-constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed, nullptr, false};
+constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed};
 
 void tick(UnitHolder &holder) {
     /* a heartbeat that is due must not come later than Redis itself, or the holder dies */

@@ -245,6 +245,6 @@ void failed(Errand &errand, Failure failure) {
 
 } // namespace
 
-const AskKind kShare = {{join, put, answered, failed, return_waiters, false}, nullptr, rest};
+const AskKind kShare = {{join, put, answered, failed, return_waiters}, nullptr, rest};
 
 } // namespace limit_sliding

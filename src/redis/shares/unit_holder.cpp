@@ -30,7 +30,7 @@ void delete_answered(Node &, ErrandCall &call, Reply &) {
     end_delete(take_errand(call), Failure::kRefused);
 }
 
-constexpr ErrandKind kDelete = {nullptr, put_delete, delete_answered, end_delete, nullptr, false};
+constexpr ErrandKind kDelete = {nullptr, put_delete, delete_answered, end_delete};
 
 } // namespace
 

@@ -52,14 +52,17 @@ struct ErrandKind {
 
     /* Reverts join(), because the command was not run and will be sent again.  nullptr: nothing
      * is to be reverted. */
-    void (*returned)(Errand &errand);
+    void (*returned)(Errand &errand) = nullptr;
 
-    /* Calls of these errands leave room for calls that requests wait for. */
-    bool is_patient;
+    /* Sends an idle errand that must_wait() has let wait.  nullptr: errands of this kind are not
+     * patient.  A bounded number of patient errands is under way, and their calls leave room for
+     * calls that requests wait for. */
+    void (*resume)(Errand &errand) = nullptr;
 };
 
 enum class ErrandState {
     kIdle = 0,
+    kPatient,  /* the errand is in Client::patient */
     kUnrouted, /* the errand is in Client::unrouted */
     kDue,      /* the errand is due at a node */
     kInCall    /* a call carries the errand */
@@ -80,6 +83,8 @@ struct Errand {
     ngx_uint_t hops;  /* attempts to send the errand to another node */
     ErrandState state;
     bool asking; /* ASKING must precede the command */
+
+    bool is_patient() const { return kind->resume != nullptr; }
 };
 
 using ErrandList = List<Errand, &Errand::link>;
@@ -173,7 +178,7 @@ struct Node : Pipeline {
 
     ErrandList due; /* errands to be sent to this node; the client owns them */
     ngx_uint_t ndue;
-    ngx_uint_t npatient;   /* due errands with ErrandKind::is_patient */
+    ngx_uint_t npatient;   /* due errands with ErrandKind::resume */
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
 
