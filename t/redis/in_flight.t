@@ -3,6 +3,7 @@
 
 use v5.36;
 
+use List::Util qw(sum0);
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -190,10 +191,27 @@ sub hot_key() {
     $fleet->finish;
 }
 
+# What the workers of two nodes cost Redis while nothing happens
+sub at_rest() {
+    begin();
+    $fleet->wait_ready;
+    sleep 5;
+    $redis->command(qw(CONFIG RESETSTAT));
+    sleep 20;
+    my %calls = $redis->command(qw(INFO commandstats)) =~ /^cmdstat_(\w+):calls=(\d+)/mg;
+    delete @calls{qw(config|resetstat info)};
+    my $workers = map { $_->workers } $one, $two;
+    cmp_ok abs($calls{evalsha} - 20 * $workers), '<=', $workers, 'a heartbeat a second';
+    my $commands = sum0(values %calls) - $calls{evalsha};
+    is $commands / $calls{evalsha}, 4, '... of four commands';
+    $fleet->finish;
+}
+
 subtests(
     'the limit'      => \&the_limit,
     'kinds of limit' => \&kinds,
     reloads          => \&reloads,
     'a hot key'      => \&hot_key,
+    'at rest'        => \&at_rest,
 );
 done_testing;

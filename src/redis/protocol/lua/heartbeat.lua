@@ -26,20 +26,24 @@ local T = call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
 local epoch, last, life = ARGV[1] + 0, ARGV[2] + 0, ARGV[4] + 0
 
 -- Runs a command.  Returns the error, if there is one, and adds the name of the
--- command, which not every Redis tells if the user lacks the right to it.
+-- command, which not every Redis tells if the user lacks the right to it; and
+-- the reply.
 local function fails(...)
   local reply = redis.pcall(...)
   local err = type(reply) == 'table' and reply.err
-  return err and {err = err .. ': ' .. (...)}
+  return err and {err = err .. ': ' .. (...)}, reply
 end
 
--- Users need the rights of hold.lua as well.
-local failure = fails('GET', KEYS[1]) or fails('MGET', KEYS[1])
-  or fails('EXISTS', KEYS[1]) or fails('PTTL', KEYS[1])
+local failure, got = fails('MGET', KEYS[1], KEYS[2], KEYS[3])
+if not failure and (ARGV[5] == '1' or not got[1]) then
+  -- users need the rights of hold.lua as well
+  failure = fails('GET', KEYS[1]) or fails('EXISTS', KEYS[1])
+    or fails('PTTL', KEYS[1])
+end
 if failure then return failure end
 
-local seen = tonumber(call('GET', KEYS[1]) or '')
-local since, run = match(call('GET', KEYS[2]) or '', '^(%d+) (%x*)$')
+local seen, begun = tonumber(got[1] or ''), tonumber(got[3] or '')
+local since, run = match(got[2] or '', '^(%d+) (%x*)$')
 local known, id = since, run
 if ARGV[5] == '1' or not since then
   local info = redis.pcall('INFO', 'server')
@@ -51,7 +55,6 @@ end
 -- has heard no holder is new to all of them, or the others beat soon.
 local grace = last ~= 0 and since ~= ARGV[3] and life
   or since ~= known and math.floor(life / 2) or 0
-local begun = tonumber(call('GET', KEYS[3]) or '')
 if not begun and grace > 0 then
   call('SET', KEYS[3], string.format('%.0f', now), 'PX', grace)
 end
@@ -70,5 +73,5 @@ if is_counted and seen == epoch then
 elseif is_counted then
   call('SET', KEYS[1], ARGV[1], 'PX', life)
 end
-local left = math.max(call('PTTL', KEYS[3]), 0)
+local left = (begun or grace > 0) and math.max(call('PTTL', KEYS[3]), 0) or 0
 return {is_counted and 1 or 0, since + 0, left}
