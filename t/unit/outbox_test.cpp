@@ -358,8 +358,8 @@ static void remembers_what_was_seen(void **state) {
     add(outbox, 7, 1, NOW_MS, &due);
     assert_int_equal(outbox->seen(7, NOW_MS).at_ms, 0);
 
-    outbox->set_seen(7, {-5, 9, 12345, NOW_MS, 128, 77});
     expect_taken(outbox, 7, NOW_MS, 1);
+    outbox->set_seen(7, {-5, 9, 12345, NOW_MS, 128, 77});
     done(outbox, 7, NOW_MS, 0, 0, &due);
 
     auto seen = outbox->seen(7, NOW_MS + 70000);

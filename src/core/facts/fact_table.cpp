@@ -12,16 +12,12 @@ void FactTable::init(size_t bytes, uint64_t secret, unsigned further) {
     line_count_ = marks_.init(bytes - sizeof(FactTable)) / line_bytes;
 }
 
-uint64_t *FactTable::further_of(const Place &place) const {
-    const auto number = &place - lines()->places;
-    return reinterpret_cast<uint64_t *>(lines() + line_count_)
-           + static_cast<uint64_t>(number) * further_count_;
-}
-
-uint64_t *FactTable::further(uint64_t hash) const {
+uint64_t *FactTable::further(uint64_t hash, uint64_t *generation) const {
     uint64_t *words = nullptr;
-    visit_places(hash, [&](const Place &place, uint64_t) {
-        words = further_of(place);
+    visit_places(hash, [&](const Place &place, uint64_t tag, uint64_t) {
+        *generation = tag % kTagGenerations;
+        words = reinterpret_cast<uint64_t *>(lines() + line_count_)
+                + static_cast<uint64_t>(&place - lines()->places) * further_count_;
         return true;
     });
     return words;
@@ -75,10 +71,6 @@ bool FactTable::take(const Seen &seen, uint64_t keyed_hash, uint64_t fact) {
     if (!is_alone(place, keyed_hash, tag)) {
         replace(&place.state, tag, kWithdrawn);
         return false;
-    }
-
-    for (uint64_t i = 0; i < further_count_; i++) {
-        store(&further_of(place)[i], 0);
     }
 
     return replace(&place.state, tag, state_of(fact, tag));

@@ -45,8 +45,9 @@ struct Worth {
  * address is withdrawn.  The claim of a dead process can be taken over.  Each claim advances the
  * generation, so that a stalled process cannot replace the state of another key.
  *
- * A table may have further words for each place.  They are 0 when a key takes the place; a process
- * that was stalled while it took the place may set them to 0 again later.
+ * A table may have further words for each place, which are 0 at first.  They stay when another key
+ * takes the place: a process that is stalled could otherwise delete words of that key.  The key's
+ * generation tells whose words they are.
  *
  * The lines, the further words, and the marks of pages of lines follow the table in shared memory.
  */
@@ -70,8 +71,9 @@ protected:
     template <class Visit>
     bool look(uint64_t hash, const Visit &visit) const;
 
-    /* Returns the further words of a key, or nullptr if the key has no place. */
-    uint64_t *further(uint64_t hash) const;
+    /* Returns the further words of a key's place, and sets *generation to the key's generation
+     * there, below 2^13; nullptr: the key has no place. */
+    uint64_t *further(uint64_t hash, uint64_t *generation) const;
 
     /* Changes the fact of a key by change(fact), which gets 0 if the key has none.  A new key
      * takes the place of the fact with the least worth(hash, fact); `hash` has the lowest 50 bits.
@@ -183,7 +185,6 @@ private:
     bool visit_places(uint64_t hash, const Visit &visit) const;
     template <class Worthy>
     Search search(uint64_t keyed_hash, const Worthy &worth) const;
-    uint64_t *further_of(const Place &place) const;
     bool is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const;
     bool take(const Seen &seen, uint64_t keyed_hash, uint64_t fact);
 
@@ -194,7 +195,7 @@ private:
     PageMarks marks_;
 };
 
-/* Calls visit(place, fact) for each place of a key until visit() returns true. */
+/* Calls visit(place, tag, fact) for each place of a key until visit() returns true. */
 template <class Visit>
 inline bool FactTable::visit_places(uint64_t hash, const Visit &visit) const {
     const uint64_t keyed_hash = keyed(hash);
@@ -211,7 +212,8 @@ inline bool FactTable::visit_places(uint64_t hash, const Visit &visit) const {
             const uint64_t state = read(place.state);
 
             /* the place has not changed its key between the reads */
-            if (!is_claim(state) && read(place.tag) == seen && visit(place, state >> kFactShift)) {
+            if (!is_claim(state) && read(place.tag) == seen
+                && visit(place, seen, state >> kFactShift)) {
                 return true;
             }
         }
@@ -223,7 +225,7 @@ inline bool FactTable::visit_places(uint64_t hash, const Visit &visit) const {
 /* Inline, because each request calls this function while some key of the zone has a fact. */
 template <class Visit>
 inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
-    return visit_places(hash, [&](const Place &, uint64_t fact) { return visit(fact); });
+    return visit_places(hash, [&](const Place &, uint64_t, uint64_t fact) { return visit(fact); });
 }
 
 template <class Worthy>

@@ -20,10 +20,14 @@ constexpr uint64_t kBusy = uint64_t{1} << kUnitBits;
 constexpr uint64_t kLook = uint64_t{1} << (kUnitBits + 1);
 constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
 
-/* The further words of a key.  kLife and kAcked change by compare-and-swap.  The others are
- * independent, relaxed estimates: they need not be of one reply, and of two workers that store at
- * once, one is lost. */
+/* The further words of a key.  kLife is Report::life and the generation of the key's place: if
+ * the generation is another one, a former key has left the words.  kAcked changes by
+ * compare-and-swap.  The others are independent, relaxed estimates: they need not be of one reply,
+ * and of two workers that store at once, one is lost. */
 enum { kLife, kAcked, kOthers, kAdded, kSeen, kMemo, kFurther };
+
+constexpr unsigned kLifeBits = 48;
+constexpr uint64_t kLifeMax = (uint64_t{1} << kLifeBits) - 1;
 
 /* kSeen: the time of the last call in ms modulo 2^24, 4.6 hours, and the reserved units; 0: unknown
  */
@@ -100,8 +104,8 @@ Worth worth_of(uint64_t fact, uint64_t now_ms) {
                      : Worth{kNoUnits, static_cast<uint64_t>(left) + kDue};
 }
 
-bool may_look(const uint64_t *further, uint64_t now_ms) {
-    const uint64_t memo = further != nullptr ? load(&further[kMemo]) : 0;
+bool may_look(const uint64_t *words, uint64_t now_ms) {
+    const uint64_t memo = words != nullptr ? load(&words[kMemo]) : 0;
     return memo == 0 || static_cast<int32_t>(memo - now_ms) <= 0;
 }
 
@@ -113,6 +117,26 @@ Outbox *Outbox::init(void *memory, size_t bytes) {
     auto *outbox = static_cast<Outbox *>(memory);
     outbox->FactTable::init(bytes, 0, kFurther);
     return outbox;
+}
+
+/* Returns the further words of a key, or nullptr if they are of a former key. */
+uint64_t *Outbox::known(uint64_t hash) const {
+    uint64_t generation = 0;
+    uint64_t *words = further(hash, &generation);
+    const uint64_t life = words != nullptr ? load(&words[kLife]) : 0;
+    return life != 0 && life >> kLifeBits == generation ? words : nullptr;
+}
+
+/* Sets the further words of a key that this worker reports for the first time. */
+void Outbox::begin_words(uint64_t hash, uint64_t life) {
+    uint64_t generation = 0;
+    uint64_t *words = further(hash, &generation);
+    if (words == nullptr) { return; }
+
+    for (unsigned i = kAcked; i < kFurther; i++) {
+        store(&words[i], 0);
+    }
+    shared(&words[kLife]).store(generation << kLifeBits | life);
 }
 
 /* Changes the fact of a key as of now by change(fact), as FactTable::update() does.  Sets *evicted
@@ -157,7 +181,7 @@ Outbox::Added Outbox::add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_
 
 Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms,
                            uint64_t *evicted) {
-    if (!may_look(further(hash), now_ms)) { return Added::kDone; }
+    if (!may_look(known(hash), now_ms)) { return Added::kDone; }
 
     const bool is_added = update(hash, now_ms, evicted, [&](uint64_t &fact) {
         const int64_t left = left_ms(fact, now_ms);
@@ -205,20 +229,20 @@ Outbox::Took Outbox::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool
     if (!is_taken) { return took; }
 
     *report = {life, 0, report->units};
-    if (uint64_t *words = further(hash)) {
-        uint64_t known = 0;
-        if (!shared(&words[kLife]).compare_exchange_strong(known, life)) { report->life = known; }
-
+    if (const uint64_t *words = known(hash)) {
+        report->life = load(&words[kLife]) & kLifeMax;
         report->acked = static_cast<int64_t>(load(&words[kAcked]));
+    } else {
+        begin_words(hash, life);
     }
 
     return Took::kTaken;
 }
 
 bool Outbox::acknowledge(uint64_t hash, const Report &report, int64_t total) {
-    uint64_t *words = further(hash);
+    uint64_t *words = known(hash);
     auto acked = static_cast<uint64_t>(report.acked);
-    return words != nullptr && load(&words[kLife]) == report.life
+    return words != nullptr && (load(&words[kLife]) & kLifeMax) == report.life
            && shared(&words[kAcked]).compare_exchange_strong(acked, static_cast<uint64_t>(total));
 }
 
@@ -226,7 +250,7 @@ Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Report &report,
                            uint64_t *due_ms) {
     Added added = Added::kDone;
 
-    if (uint64_t *words = further(hash)) {
+    if (uint64_t *words = known(hash)) {
         store(&words[kMemo], (load(&words[kMemo]) & ~kLookMs) | (rest.look_ms & kLookMs));
     }
 
@@ -274,7 +298,7 @@ uint64_t Outbox::subtract(uint64_t hash, uint64_t units) {
 }
 
 Outbox::Seen Outbox::seen(uint64_t hash, uint64_t now_ms) const {
-    const uint64_t *words = further(hash);
+    const uint64_t *words = known(hash);
     if (words == nullptr) { return {}; }
 
     const uint64_t last = load(&words[kSeen]);
@@ -290,7 +314,7 @@ Outbox::Seen Outbox::seen(uint64_t hash, uint64_t now_ms) const {
 }
 
 void Outbox::set_seen(uint64_t hash, const Seen &seen) {
-    uint64_t *words = further(hash);
+    uint64_t *words = known(hash);
     if (words == nullptr) { return; }
 
     store(&words[kOthers], static_cast<uint64_t>(seen.others));

@@ -65,7 +65,7 @@ public:
 
     /* A report of a key. */
     struct Report {
-        uint64_t life; /* number of the key's place since the key took it, 1 .. 2^48 - 1 */
+        uint64_t life; /* number of the key since it took its place, 1 .. 2^48 - 1 */
         int64_t acked; /* acknowledged total since then */
         int64_t units; /* units added since then */
     };
@@ -116,6 +116,9 @@ public:
     void set_seen(uint64_t hash, const Seen &seen);
 
 private:
+    uint64_t *known(uint64_t hash) const;
+    void begin_words(uint64_t hash, uint64_t life);
+
     template <class Change>
     bool update(uint64_t hash, uint64_t now_ms, uint64_t *evicted, const Change &change);
 };
