@@ -148,6 +148,45 @@ static void check_retry(const Claim *rejected, uint64_t now_ms) {
 }
 
 /*
+ * Of the units that were given back in a window, only the newest 4,194,303 count.  Retry-After
+ * must count no more either, and be exact while the oldest of these units fade.
+ */
+static void test_refunds_of_more_than_count(void **state) {
+    const Policy policies[]
+        = {log_of(SECOND_MS), parts_of(SECOND_MS, 10), parts_of(SECOND_MS, 10, true)};
+    const uint32_t given = 2500000;
+    const uint64_t gap_ms = 160; /* whole parts of the log's refunds, of 16 ms each */
+
+    (void)state;
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        uint64_t now_ms = NOW_MS;
+
+        for (unsigned i = 0; i < 3; i++, now_ms += gap_ms) {
+            Claim claim = acquire(zone, &policy, KEY, LIMIT_MAX, given, now_ms);
+            assert_int_equal(claim.outcome, Outcome::kAdmitted);
+            now_ms += gap_ms;
+            assert_true(admits(zone, &policy, KEY, LIMIT_MAX, 1, now_ms));
+            limit_sliding::release(&claim, 1, now_ms);
+        }
+
+        for (uint32_t room = 0; room < given; room += 99999) {
+            Claim look = acquire(zone, &policy, KEY, LIMIT_MAX, LIMIT_MAX - room, now_ms);
+            assert_int_equal(look.outcome, Outcome::kRejected);
+            check_retry(&look, now_ms);
+
+            uint64_t at_ms = now_ms + look.describe(now_ms).retry_after_ms;
+            look.purpose = Purpose::kLook;
+            limit_sliding::acquire(&look, 1, at_ms - 1);
+            assert_int_equal(look.outcome, Outcome::kRejected);
+        }
+
+        free(zone);
+    }
+}
+
+/*
  * Requests come at random times, and many are given back a little later.  A log
  * never admits more than the limit of what was not given back, and rejects no
  * more than what its credits end too early: a 64th of the window.
@@ -539,6 +578,7 @@ int main(void) {
         cmocka_unit_test(test_refund_after_forget),
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),
+        cmocka_unit_test(test_refunds_of_more_than_count),
         cmocka_unit_test(test_refunds_are_exact),
         cmocka_unit_test(test_same_name),
         cmocka_unit_test(test_slots_taken_by_a_clock_ahead),

@@ -42,13 +42,17 @@ public:
     uint64_t grain() const { return grain_; }
 
     /* Returns the units x w to subtract from the used units.  Several workers may refund the same
-     * units at once.  The cap of the sum bounds the units that the key admits instead, so that
-     * totals of events do not wrap within a window. */
+     * units at once.  So only the newest kMax units count, which bounds the units that the key
+     * admits instead, and totals of events do not wrap within a window. */
     uint64_t used() const {
         const TickClock &now = store_.now;
-        uint64_t given = 0;
-        visit([&](uint64_t begin, uint64_t units) { given += units * now.weight_of(begin); });
-        return std::min(given, kMax * now.window_ms);
+        uint64_t full = 0;
+        uint64_t fading = 0;
+        visit([&](uint64_t begin, uint64_t units) {
+            (now.weight_of(begin) == now.window_ms ? full : fading) += units;
+        });
+        full = std::min(full, kMax);
+        return full * now.window_ms + std::min(fading, kMax - full) * now.weight;
     }
 
     /* A copy of all parts that count. */
@@ -72,6 +76,9 @@ public:
             }
             return total;
         }
+
+        /* Returns how many of these units used() subtracts, apart from weights. */
+        uint64_t used_since(uint64_t tick) const { return std::min(since(tick), kMax); }
 
         /* Returns the number of parts; part 0 is the oldest. */
         unsigned count() const { return count_; }
@@ -113,7 +120,7 @@ public:
     }
 
 private:
-    /* The cap of used(), in units.  A total has room for the limit and these units. */
+    /* The most units that used() subtracts.  A total has room for the limit and these units. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
     static_assert(kNarrowMax + kMax <= Event::kTotalMask, "what is used and what was given back");

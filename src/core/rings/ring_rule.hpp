@@ -239,7 +239,7 @@ private:
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
             Events::Found next = events_.since(begin + 1);
-            if (next.own + next.later > room + parts.since(begin + 1)) { return begin; }
+            if (next.own + next.later > room + parts.used_since(begin + 1)) { return begin; }
         }
         return 0;
     }
@@ -256,7 +256,7 @@ private:
 
         auto after = [&](Event event) {
             uint64_t sum = units(event.total(), total);
-            return sum - std::min(sum, parts.since(events_.tick_of(event) + 1));
+            return sum - std::min(sum, parts.used_since(events_.tick_of(event) + 1));
         };
 
         Events::Found last = events_.found(events_.first_from(oldest, [&](Event event) {
@@ -264,7 +264,7 @@ private:
         }));
         uint64_t then = events_.tick_of(last.event);
 
-        last.own -= std::min(last.own, parts.since(then) - parts.since(then + 1));
+        last.own -= std::min(last.own, parts.used_since(then) - parts.used_since(then + 1));
 
         uint64_t rest = after(last.event) + last.own;
 
