@@ -82,6 +82,10 @@ private:
                         : draw_.gap_ms(first.policy(), zones_[0]->key(0).limit, high_ms_);
         now_ms_ = high_ms_;
 
+        for (const auto &zone : zones_) {
+            zone->sweep(high_ms_);
+        }
+
         if (style_.goes_back && draw_.one_in(4)) { now_ms_ -= draw_.below(kBackMs); }
 
         if (style_.refunds && !past_.empty() && draw_.one_in(5)) {

@@ -15,6 +15,8 @@
 
 namespace torture {
 
+constexpr uint64_t kSweepMs = 100ull * 86400000; /* Zone::sweep() is due within this time */
+
 inline bool has_rings(const Policy &policy) {
     return policy.algorithm == Algorithm::kLog
            || (policy.algorithm == Algorithm::kCounter && policy.precision > 1);
@@ -108,6 +110,16 @@ public:
         return verdict.remaining;
     }
 
+    /*
+     * Sweeps the zone as its caller must, but no more often.  Without that, the epoch of a tag
+     * wraps, and an old state looks like one of a worker whose clock is ahead.
+     */
+    void sweep(uint64_t now_ms) {
+        for (; now_ms - swept_ms_ >= kSweepMs; swept_ms_ += kSweepMs) {
+            zone_->sweep(shared(), swept_ms_ + kSweepMs, 1, 0, bytes_);
+        }
+    }
+
     /* Of rings no model knows what is left once some were evicted. */
     bool is_bounded() const { return is_bounded_; }
 
@@ -187,6 +199,7 @@ private:
     std::unique_ptr<void, Free> memory_;
     Zone *zone_;
     std::vector<Key> keys_;
+    uint64_t swept_ms_ = 0;
     uint64_t evicted_ = 0;
     bool is_bounded_ = false;
 };
