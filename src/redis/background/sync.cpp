@@ -224,7 +224,7 @@ void send_notice(Notice &notice) {
     notice.units = units > past ? units - past : 1;
     /* an exiting worker waits for the reply */
     set_timer(notice, most_ms);
-    send(notice);
+    send_patiently(notice);
 }
 
 /* Returns the units that this node has admitted since the last report. */

@@ -204,7 +204,7 @@ void ask_done(Ask &ask) {
             part.claim.set_policy(*part.zone->policy);
         }
 
-        send(ask);
+        (kind.resume != nullptr ? send_patiently : send)(ask);
         return;
     }
 

@@ -25,7 +25,8 @@ constexpr size_t kCallsUnderWay = 4;
 constexpr size_t kPatientCalls = 2;
 
 /* The most patient errands of a worker that are under way.  Redis runs so many in a few
- * milliseconds, and a request waits no longer than that.  Further ones wait. */
+ * milliseconds, and a request waits no longer than that.  More of them may take Redis so long that
+ * the last one fails, and the connection with it. */
 constexpr size_t kPatientMax = 256;
 
 /* The most bytes of calls that the server has not read yet.  Further calls wait for the next
@@ -39,7 +40,7 @@ void make_due(Errand &errand, Node &to) {
     errand.state = ErrandState::kDue;
     to.due.push_back(errand);
     to.ndue++;
-    to.npatient += errand.is_patient();
+    to.npatient += errand.is_patient;
 
     to.post_flush();
 }
@@ -47,18 +48,17 @@ void make_due(Errand &errand, Node &to) {
 void remove_due(Errand &errand) {
     ErrandList::remove(errand);
     errand.to->ndue--;
-    errand.to->npatient -= errand.is_patient();
+    errand.to->npatient -= errand.is_patient;
 }
 
 /* Makes an errand idle.  A patient one that was under way leaves its place to one that waits. */
 void make_idle(Errand &errand) {
-    const bool was_under_way
-        = errand.state != ErrandState::kIdle && errand.state != ErrandState::kPatient;
     errand.state = ErrandState::kIdle;
     errand.hops = 0;
     errand.asking = false;
-    if (!errand.is_patient() || !was_under_way) { return; }
+    if (!errand.is_patient) { return; }
 
+    errand.is_patient = false;
     Client &client = errand.redis->client;
     client.npatient--;
     while (!client.patient.empty() && client.npatient < kPatientMax) {
@@ -378,19 +378,23 @@ void node_failed(Node &node) {
 
 bool must_wait(Errand &errand) {
     Client &client = errand.redis->client;
-    if (!errand.is_patient() || client.npatient < kPatientMax) { return false; }
+    if (client.npatient < kPatientMax) { return false; }
 
     errand.state = ErrandState::kPatient;
     client.patient.push_back(errand);
     return true;
 }
 
-void send(Errand &errand) {
+void send_patiently(Errand &errand) {
     if (must_wait(errand)) { return; }
 
-    Client &client = errand.redis->client;
-    client.npatient += errand.is_patient();
-    Node *to = client.nodes.route(errand);
+    errand.is_patient = true;
+    errand.redis->client.npatient++;
+    send(errand);
+}
+
+void send(Errand &errand) {
+    Node *to = errand.redis->client.nodes.route(errand);
     if (to != nullptr) {
         make_due(errand, *to);
     } else {

@@ -43,11 +43,14 @@ void node_answered(Node &node);
 /* Notes for the breaker that the node has not answered, or with an error that is no verdict. */
 void node_failed(Node &node);
 
-/* Sends an idle errand in this turn of the event loop, or once its node is connected.  A patient
- * one may have to wait before. */
+/* Sends an idle errand in this turn of the event loop, or once its node is connected. */
 void send(Errand &errand);
 
-/* Lets an idle, patient errand wait while too many of them are under way.  The sender resumes it.
+/* Sends an errand that no request waits for.  A bounded number of such errands is under way, and
+ * their calls leave room for calls that requests wait for. */
+void send_patiently(Errand &errand);
+
+/* Lets an idle errand wait while too many patient ones are under way; the sender resumes it.
  * Returns false if the errand may be sent now. */
 bool must_wait(Errand &errand);
 

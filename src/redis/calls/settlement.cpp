@@ -83,7 +83,7 @@ void failed(Errand &errand, Failure failure) {
 }
 
 constexpr AskKind kSettlement
-    = {{join, call_script, script_answered, failed, returned, send}, told};
+    = {{join, call_script, script_answered, failed, returned, send_patiently}, told};
 
 /* Returns a new settlement of the claim, and sends it.  nullptr: there is no room, or the node of
  * the claim is known not to answer. */
@@ -96,7 +96,7 @@ Settlement *create_settlement(Redis &redis, Claim &claim) {
 
     settlement->parts[0].taken = remote_of(claim).taken;
     settling.bytes += bytes_of(*settlement);
-    send(*settlement);
+    send_patiently(*settlement);
     return settlement;
 }
 

@@ -23,9 +23,6 @@ constexpr ngx_msec_t kBeatMs = 1000;
 /* The ms after which a holder looks again whether Redis may be asked. */
 constexpr ngx_msec_t kLookMs = 100;
 
-/* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
-constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
-
 UnitHolder &holder_of(Errand &errand) { return static_cast<UnitHolder &>(errand); }
 
 /* ---- shares ---- */
@@ -75,15 +72,10 @@ void repeat_messages(UnitHolder &holder) {
 
     /* shares are in order of their last message, so the old ones come first */
     for (Share &share : shares_of(holder)) {
-        const bool is_old = ngx_current_msec - share.sent >= kRepeatMs;
-        if (!is_old && !holder.has_failed) { break; }
+        if (!is_old(share) && !holder.has_failed) { break; }
 
         share.has_failed = false;
-        if (!is_old || share.state != ErrandState::kIdle) {
-            ask_done(share);
-        } else if (!send_quietly(share)) {
-            return;
-        }
+        ask_done(share);
     }
 
     holder.has_failed = false;

@@ -245,6 +245,10 @@ void failed(Errand &errand, Failure failure) {
 
 } // namespace
 
-const AskKind kShare = {{join, put, answered, failed, return_waiters}, nullptr, rest};
+const AskKind kShare = {{join, put, answered, failed, return_waiters,
+                         /* resume */
+                         [](Errand &errand) { ask_done(share_of(errand)); }},
+                        nullptr,
+                        rest};
 
 } // namespace limit_sliding

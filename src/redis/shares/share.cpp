@@ -61,7 +61,7 @@ bool must_send(const Share &share) {
     if (share.units != 0) { return true; }
 
     return !share.has_failed
-           && (share.excess != 0 || !share.is_known || share.used > share.granted);
+           && (share.excess != 0 || !share.is_known || share.used > share.granted || is_old(share));
 }
 
 /* Sets the time at which kept units are given back, or a share without units is freed. */
@@ -85,24 +85,6 @@ void timer_ended(Share &share) {
     }
 
     ask_done(share);
-}
-
-/* Notes that a quiet message has ended, and after the last one sends the next ones. */
-void end_quiet(Share &share) {
-    UnitHolder &holder = *share.holder;
-    share.is_quiet = false;
-    if (--holder.nquiet != 0 || !holder.has_more || !is_ready(holder)) { return; }
-
-    /* shares are in order of their last message, so those that wait come first */
-    holder.has_more = false;
-    for (Share &next : shares_of(holder)) {
-        if (next.state != ErrandState::kIdle || next.is_quiet || !must_send(next)) { continue; }
-
-        if (!send_quietly(next)) {
-            holder.has_more = true;
-            return;
-        }
-    }
 }
 
 /* Keeps the connection of an exiting worker while there are shares. */
@@ -170,30 +152,20 @@ void fail_unasked(Share &share) {
     share.units = 0;
 }
 
-bool send_quietly(Share &share) {
-    UnitHolder &holder = *share.holder;
-    if (holder.nquiet >= kQuietMax) { return false; }
-
-    holder.nquiet++;
-    share.is_quiet = true;
-    send(share);
-    return true;
-}
-
 bool rest(Ask &ask) {
     Share &share = share_of(ask);
     UnitHolder &holder = *share.holder;
-    if (share.state != ErrandState::kIdle) { return true; }
+    if (share.state == ErrandState::kPatient && share.units != 0) { withdraw(share); }
 
-    if (share.is_quiet) { end_quiet(share); }
+    if (share.state != ErrandState::kIdle) { return true; }
 
     if (must_send(share)) {
         if (!is_ready(holder)) {
             register_holder(holder);
         } else if (share.units != 0) {
             send(share);
-        } else if (!send_quietly(share)) {
-            holder.has_more = true;
+        } else {
+            send_patiently(share);
         }
         return true;
     }

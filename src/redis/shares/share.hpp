@@ -44,7 +44,6 @@ struct Share : Ask {
     bool is_known;            /* no message was lost, or refused, since the last reply */
     bool has_failed; /* a message has failed, so only waiters make the next one due at once */
     bool is_soon;    /* the timer is not for kKeptMs */
-    bool is_quiet;   /* the message under way is one of UnitHolder::nquiet */
 
     /* Returns true if the message under way takes units, or looks, under a limit. */
     bool has_limit() const { return wanted != 0 || asked_units != 0; }
@@ -81,6 +80,9 @@ inline ShareList &shares_of(UnitHolder &holder) {
 
 inline Share &share_of(Errand &errand) { return static_cast<Share &>(errand); }
 
+/* The ms after which a message is repeated, before Redis forgets the units (kUnitsLifeMs). */
+constexpr ngx_msec_t kRepeatMs = 20 * 60 * 1000;
+
 /* The kind of all shares, see hold_call.cpp. */
 extern const AskKind kShare;
 
@@ -106,8 +108,8 @@ void set_unknown(Share &share);
 /* Fails the waiters that no message under way asks for. */
 void fail_unasked(Share &share);
 
-/* Sends a message that no request waits for.  Returns false if enough of them are under way. */
-bool send_quietly(Share &share);
+/* Returns true if the message must be repeated, before Redis forgets the units. */
+inline bool is_old(const Share &share) { return ngx_current_msec - share.sent >= kRepeatMs; }
 
 /* AskKind::rest: sends a message if one is due.  Returns false if the share has no units. */
 bool rest(Ask &ask);

@@ -34,10 +34,6 @@ namespace limit_sliding {
 constexpr ngx_msec_t kHolderLifeMs = 3000;
 constexpr ngx_msec_t kValidMs = 2500;
 
-/* The most messages under way that no request waits for.  More of them may take Redis so long that
- * the last one fails, and the connection with it. */
-constexpr ngx_uint_t kQuietMax = 256;
-
 /* The name of the grace behind the prefix of keys. */
 constexpr std::string_view kGraceName = "holders:grace";
 
@@ -65,8 +61,6 @@ struct UnitHolder : Errand {
     ngx_event_t timer;       /* for the next heartbeat */
     ngx_queue_t shares;      /* shares_of() */
     bool is_registered;      /* the epoch is confirmed, and no call was lost since */
-    ngx_uint_t nquiet;       /* messages under way that no request waits for */
-    bool has_more;           /* more such messages are due, and wait for the end of the others */
     bool has_failed;         /* messages have failed since the last tick */
 };
 

@@ -54,9 +54,8 @@ struct ErrandKind {
      * is to be reverted. */
     void (*returned)(Errand &errand) = nullptr;
 
-    /* Sends an idle errand that must_wait() has let wait.  nullptr: errands of this kind are not
-     * patient.  A bounded number of patient errands is under way, and their calls leave room for
-     * calls that requests wait for. */
+    /* Sends an idle errand that must_wait() has let wait, if it must still be sent.  nullptr:
+     * errands of this kind are not patient. */
     void (*resume)(Errand &errand) = nullptr;
 };
 
@@ -82,9 +81,8 @@ struct Errand {
     ngx_msec_t since; /* ms of the first attempt to send the errand */
     ngx_uint_t hops;  /* attempts to send the errand to another node */
     ErrandState state;
-    bool asking; /* ASKING must precede the command */
-
-    bool is_patient() const { return kind->resume != nullptr; }
+    bool asking;     /* ASKING must precede the command */
+    bool is_patient; /* the errand is under way by send_patiently() */
 };
 
 using ErrandList = List<Errand, &Errand::link>;
@@ -178,7 +176,7 @@ struct Node : Pipeline {
 
     ErrandList due; /* errands to be sent to this node; the client owns them */
     ngx_uint_t ndue;
-    ngx_uint_t npatient;   /* due errands with ErrandKind::resume */
+    ngx_uint_t npatient;   /* due errands that are patient */
     ngx_uint_t nask_calls; /* calls under way that carry asks */
     ngx_event_t flush;     /* posted by post_flush() */
 
