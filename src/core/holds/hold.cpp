@@ -33,10 +33,15 @@ struct TakeStep {
         return held;
     }
 
+    /* Returns the state after the change, which replaces a state that admits the cost. */
+    uint64_t take(uint64_t state) const {
+        ledger.confirm(InFlight::mark(state));
+        return InFlight::make(InFlight::held(state) + cost, mark);
+    }
+
     bool admit(uint64_t state, uint64_t *next) const {
         if (!rule.admits(state, cost)) { return false; }
-        ledger.confirm(InFlight::mark(state));
-        *next = InFlight::make(InFlight::held(state) + cost, mark);
+        *next = take(state);
         return true;
     }
 
@@ -50,11 +55,6 @@ void conclude(Claim *claim, Outcome outcome, uint64_t state) {
     claim->outcome = outcome;
     claim->state = outcome == Outcome::kRefused ? kNever : state;
     claim->rejection.retry_after_ms = outcome == Outcome::kRejected ? kNever : 0;
-}
-
-/* Takes units from a copy of the key.  Returns false if another process was faster. */
-[[gnu::always_inline]] inline bool take_from(Copy *copy, const TakeStep &step, uint64_t *next) {
-    return step.admit(copy->bare_state(), next) && copy->store(*next);
 }
 
 /* Removes the mark of a change that has ended, if the copy still has the state of the change. */
@@ -202,9 +202,9 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
 
     const Ledger &ledger = hold.holdings->ledger();
     const TakeStep step = {rule, claim->cost, Ledger::mark_of(hold.entry, word), ledger};
-    Table<WordSlots>::Result result = {Outcome::kAdmitted, 0};
+    Table<WordSlots>::Result result = {Outcome::kAdmitted, step.take(copy.bare_state())};
 
-    if (copy.kind != Copy::confirmed || !take_from(&copy, step, &result.state)) {
+    if (copy.kind != Copy::confirmed || !copy.store(result.state)) {
         /* a key that holds units is never evicted */
         result = table.update(step, false);
         copy = result.outcome == Outcome::kAdmitted ? table.look() : Copy{};
