@@ -564,9 +564,10 @@ private:
         return {level(state), ahead_ms(state)};
     }
 
-    /* Returns the ms until at most `room` units x w are used, rounded up; 0 if they are now. */
+    /* Returns the ms until at most `room` units x w are used, rounded up.  Now, more are used. */
     uint64_t wait_ms(const Seen &seen, uint64_t room) const {
-        return seen.taken <= room ? 0 : seen.ahead_ms + (seen.taken - room + limit_ - 1) / limit_;
+        assert(seen.taken > room);
+        return seen.ahead_ms + (seen.taken - room + limit_ - 1) / limit_;
     }
 
     [[gnu::noinline]] uint64_t queued_ms(uint64_t state, uint64_t cost) const {
@@ -646,9 +647,10 @@ private:
     /* Returns the ms since the state's time; 0 if the state is ahead of this worker's clock. */
     uint64_t elapsed_ms(uint64_t state) const { return between_ms(time_of(state), now_ms_); }
 
-    /* Returns the ms by which the state's time is ahead of this worker's clock. */
+    /* Returns the ms by which the time of a state other than 0 is ahead of this worker's clock. */
     uint64_t ahead_ms(uint64_t state) const {
-        return state == 0 || elapsed_ms(state) != 0 ? 0 : (time_of(state) - now_ms_) & time_mask();
+        assert(state != 0);
+        return elapsed_ms(state) != 0 ? 0 : (time_of(state) - now_ms_) & time_mask();
     }
 
     /* Returns the time for a new state: now, or the present state's time if that is later. */
