@@ -150,13 +150,14 @@ public:
         return used_there(step, copy) != 0;
     }
 
-    /* Withdraws the state of any key if the state is two epochs old.  Returns true if so. */
+    /* Withdraws the state of any key if the state is two epochs old.  Returns true if so.  The slot
+     * must have been used. */
     template <class Step>
     bool withdraw_old(Slot &slot, const Step &step) const {
         Copy copy = Copy::read(slot);
 
         /* if the key has returned since the tag was read, the age of the tag is wrong */
-        return copy.kind == Copy::confirmed && copy.tag != 0 && !is_recent_there(step, copy.tag)
+        return copy.kind == Copy::confirmed && !is_recent_there(step, copy.tag)
                && slot.tag.load() == copy.tag && copy.store(Copy::kDead);
     }
 
