@@ -306,7 +306,8 @@ static void stopped() {
 }
 
 /* Worker 0 stands still before one access, while worker 1 works, and dies after so many changes;
- * 0: it lives.  Returns false if worker 1 made fewer changes. */
+ * 0: it lives.  Returns false if worker 1 made fewer changes.  At last worker 0 gives back units of
+ * the dead, and of worker 2. */
 static int check_stalls(const char *name, act_t work, unsigned changes) {
     int some_died = changes == 0;
 
@@ -321,6 +322,7 @@ static int check_stalls(const char *name, act_t work, unsigned changes) {
         work,
         [&] {
             some_died |= other_is_dead;
+            all.holdings[0].recover(2);
 
             if (changes != 0) {
                 all.holdings[0].recover(1);
@@ -373,11 +375,33 @@ static void test_stalls_of_recovery(void **) {
     }
 }
 
+/* Worker 2 has died at some change.  Worker 1 gives back its units, and may die as well, while
+ * worker 0 stands still and has read of the change of worker 2. */
+static void test_stalls_during_a_recovery(void **) {
+    for (const act_t work : {+[] { take(2, 1); }, +[] { all.hold[2][0].release(); }}) {
+        int is_dead = 1;
+
+        for (unsigned changes = 1; is_dead; changes++) {
+            int some_died = 1;
+
+            for (unsigned other = 0; some_died; other++) {
+                begin([] { assert_true(take(2, 0)); });
+                is_dead = step_other_dies(work, changes);
+                save();
+                run.others = [] { all.holdings[1].recover(2); };
+                some_died = check_stalls("during a recovery", act_take, other);
+                step_end_of("during a recovery");
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deaths),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_stalls_of_recovery),
+        cmocka_unit_test(test_stalls_during_a_recovery),
     };
 
     return cmocka_run_group_tests_name("steps of units in flight", tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include "holds.hpp"
 
+#include "core/rules/in_flight.hpp"
+
 #define KEY 1
 #define START_MS 1000
 
@@ -158,6 +160,12 @@ static void refuses_when_the_ledger_is_full(void **) {
     holds[0].release();
     assert_true(takes(&one, zone, &more, KEY, 100));
     assert_int_equal(ledger->sums(nullptr, 2).requests, LEDGER_ENTRIES);
+
+    /* a search that has found no entry is not repeated within its ms */
+    one.recover(1);
+    assert_false(takes(&one, zone, &more, KEY, 100, 1, 1));
+    assert_true(more.no_entry);
+    assert_true(takes(&one, zone, &more, KEY, 100, 1, 2));
     end();
 }
 
@@ -220,11 +228,26 @@ static void never_evicts_what_is_held(void **) {
 
     assert_int_equal(stats_of(zone).refused, 2);
 
+    /* all lines are read, or one stands for all */
+    assert_int_equal(zone->keys(holding, 1, 1, 100, UINT64_MAX), PAIR_SLOTS);
+    assert_int_equal(zone->keys(holding, 1, 1, 100, Line::kSlots * zone->slot_bytes), 100);
+
     holds[3].release();
     assert_true(takes(&one, zone, &holds[3], PAIR_SLOTS, 1));
     assert_false(takes(&one, zone, &holds[PAIR_SLOTS], 0, 1));
     assert_int_equal(stats_of(zone).evicted, 0);
     end();
+}
+
+/* Nobody knows when a request will end, so neither a state nor a rejection has an end. */
+static void has_no_end(void **) {
+    const InFlight rule(holding, 0, 3);
+    const State two = InFlight::make(2, 0);
+
+    assert_true(rule.expires_ms(two) == kNever);
+    assert_int_equal(rule.expires_ms(InFlight::make(0, 7)), 0);
+    assert_int_equal(rule.retry_after_ms(two, 1), 0);
+    assert_true(rule.retry_after_ms(two, 2) == kNever);
 }
 
 /* A stream counts for as long as it takes; its age is told in s. */
@@ -348,6 +371,7 @@ int main(void) {
         cmocka_unit_test(refuses_when_the_ledger_is_full),
         cmocka_unit_test(leaves_unused_entries_to_others),
         cmocka_unit_test(never_evicts_what_is_held),
+        cmocka_unit_test(has_no_end),
         cmocka_unit_test(holds_for_days),
         cmocka_unit_test(recovers_what_the_dead_held),
         cmocka_unit_test(never_miscounts),
