@@ -76,6 +76,12 @@ static uint64_t work(work_t what, uint64_t units) {
     default:
         claim.cost = units;
         limit_sliding::acquire(&claim, 1, scene.now_ms);
+
+        /* while others only consume, a rejected request has to wait */
+        if (scene.other == ADMIT && claim.outcome == Outcome::kRejected) {
+            assert_int_not_equal(claim.retry_after_ms(scene.now_ms), 0);
+        }
+
         return claim.outcome == Outcome::kAdmitted ? units : 0;
     }
 }
@@ -244,12 +250,150 @@ static void test_refunds_of_more_than_was_used(void **state) {
     });
 }
 
+/* A debtor with room for a request stands still, and another request takes that room: the debt is
+ * neither lost nor paid twice. */
+static void test_stall_of_a_debtor(void **state) {
+    (void)state;
+
+    for_keys([](uint8_t *start) {
+        if (used() > LIMIT) { return; }
+
+        work(CHARGE, 7);
+        assert_int_equal(used(), LIMIT + 6);
+
+        /* all units of the history have left it, and no window has paid yet */
+        scene.now_ms += MINUTE_MS + 16 * SECOND_MS;
+        assert_int_equal(used(), 6);
+        memcpy(start, (void *)scene.zone, ALL_BYTES);
+        stall(start, ADMIT, 1, ADMIT, LIMIT - 6);
+    });
+}
+
+static Claim rejected(uint64_t units) {
+    Claim claim = claim_now();
+
+    claim.cost = units;
+    claim.outcome = Outcome::kRejected;
+
+    return claim;
+}
+
+static void record_other(void) {
+    Claim claim = rejected(4);
+
+    record_rejected(&claim, scene.now_ms);
+}
+
+/* Rejected requests are recorded as often as they come. */
+static void test_stall_of_a_record(void **state) {
+    (void)state;
+
+    for_keys([](const uint8_t *start) {
+        memcpy((void *)scene.zone, start, ALL_BYTES);
+
+        if (used() > LIMIT) { return; }
+
+        work(GIVE_BACK, 1000);
+        work(CHARGE, 5);
+
+        static uint8_t begin[ALL_BYTES];
+        memcpy(begin, (void *)scene.zone, ALL_BYTES);
+        scene.policy.counts_rejected = true;
+
+        for (uint64_t later_ms : {0u, 1u, 20 * SECOND_MS}) {
+            scene.now_ms += later_ms;
+            step.stopped = record_other;
+            step_stop_everywhere([&] { memcpy((void *)scene.zone, begin, ALL_BYTES); },
+                                 [&] {
+                                     Claim claim = rejected(3);
+
+                                     record_rejected(&claim, scene.now_ms);
+                                 },
+                                 [&] {
+                                     /* after the last access of all nobody came */
+                                     bool came = step.accesses >= step.stop_at;
+
+                                     if (used() != 5u + 3 + (came ? 4 : 0)) {
+                                         step_fault("other units are on record");
+                                     }
+                                 });
+        }
+
+        assert_int_equal(step_faults.n, 0);
+    });
+}
+
+/* ---- the sweep of debts ---- */
+
+static struct {
+    Debts *debts;
+    uint64_t key; /* that owes while the sweep stands still */
+} swept;
+
+static constexpr uint64_t kOldKeys = 4; /* as many as there are places */
+
+static constexpr uint64_t kSweptMs = 200000ull * MINUTE_MS;
+
+/* By the numbers of another window a debt of the further key would be old. */
+static DebtClock debt_clock(uint64_t key, uint64_t now_ms) {
+    const uint64_t window_ms = key <= kOldKeys ? MINUTE_MS : DAY_MS;
+
+    return {now_ms, now_ms * kDebtParts / window_ms, 10, binary_digits(window_ms)};
+}
+
+static uint64_t hash_of(uint64_t key) { return key << 40 | key << 8; }
+
+static void owe(uint64_t key, uint64_t units, uint64_t now_ms) {
+    swept.debts->add(hash_of(key), units, 0, false, debt_clock(key, now_ms));
+}
+
+static void owe_again(void) { owe(swept.key, 40, kSweptMs); }
+
+/* A sweep deletes old debts, but none that begins meanwhile, of the same key or of another one. */
+static void test_stall_of_a_sweep(void **state) {
+    (void)state;
+
+    for (swept.key = 1; swept.key <= kOldKeys + 1; swept.key++) {
+        uint64_t deleted = 0;
+
+        swept.debts = Debts::init(step_begin(4096), DEBTS_BYTES);
+        step.stopped = owe_again;
+        step_stop_everywhere(
+            [] {
+                memset((void *)swept.debts, 0, DEBTS_BYTES);
+                Debts::init(swept.debts, DEBTS_BYTES);
+
+                for (uint64_t key = 1; key <= kOldKeys; key++) {
+                    owe(key, 30, MINUTE_MS);
+                }
+            },
+            [&] { deleted = swept.debts->sweep(kSweptMs, 0, DEBTS_BYTES); },
+            [&] {
+                /* after the last access of all nobody came */
+                const bool came = step.accesses >= step.stop_at;
+                const DebtClock clock = debt_clock(swept.key, kSweptMs);
+
+                if (swept.debts->find(hash_of(swept.key), clock).units != (came ? 40 : 0)) {
+                    step_fault("a debt is lost");
+                }
+
+                if (deleted < kOldKeys - came || deleted > kOldKeys) {
+                    step_fault("other debts are deleted");
+                }
+            });
+        step_end_of("a sweep of debts");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_stall_while_refunds_come),
         cmocka_unit_test(test_refunds_of_more_than_was_used),
+        cmocka_unit_test(test_stall_of_a_debtor),
+        cmocka_unit_test(test_stall_of_a_record),
+        cmocka_unit_test(test_stall_of_a_sweep),
     };
 
     return cmocka_run_group_tests_name("step_settle", tests, NULL, NULL);

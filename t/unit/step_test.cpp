@@ -28,6 +28,7 @@ typedef struct scene_s {
     uint64_t pause_ms;                   /* before they come */
     uint64_t behind_ms;                  /* the clock of these is behind that of the work */
     bool is_swept;                       /* the zone is swept before they come */
+    bool is_forgotten;                   /* the key is deleted before they come */
     uint32_t limit;                      /* 0: more than they are */
     uint32_t left;                       /* of it, by a clock that is behind */
 
@@ -258,6 +259,9 @@ static void others(void) {
     scene->now_ms -= scene->behind_ms;
 
     if (scene->is_swept) { work_sweep(scene); }
+    if (scene->is_forgotten) {
+        claim_of(scene->zone, &scene->policy, KEY, scene->limit, 1).forget(scene->now_ms);
+    }
 
     for (unsigned i = 0; i < scene->other_keys; i++) {
         admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1, scene->now_ms);
@@ -671,6 +675,24 @@ static void check_stalls_and_deaths(scene_t scene) {
     end(&scene);
 }
 
+/* The slot of the key goes to another key, or the key is deleted, while its first event is under
+ * way: the event is on record nevertheless. */
+static void test_stall_while_own_slot_is_lost(void **state) {
+    scene_t scene = {.algorithm = Algorithm::kLog,
+                     .bytes = RING_PAIR_BYTES,
+                     .begin = begin_over,
+                     .work = work_acquire,
+                     .later_ms = SECOND_MS};
+
+    (void)state;
+
+    scene.other_keys = 60;
+    check_stalls(scene, check_record);
+    scene.other_keys = 0;
+    scene.is_forgotten = true;
+    check_stalls(scene, check_record);
+}
+
 /* A slot that is over may be taken, but not once it is used again. */
 static void test_stall_while_own_slot_is_taken(void **state) {
     scene_t scene = {.algorithm = Algorithm::kLog,
@@ -699,6 +721,7 @@ int main(void) {
         cmocka_unit_test(test_stall_of_a_sweep),
         cmocka_unit_test(test_stall_of_a_clock_ahead),
         cmocka_unit_test(test_stall_while_other_keys_come),
+        cmocka_unit_test(test_stall_while_own_slot_is_lost),
         cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };
 

@@ -2,7 +2,7 @@
 
 /* The increases of counters in the last periods. */
 
-#include "support.hpp"
+#include "step.hpp"
 
 #include "core/base/timeline.hpp"
 
@@ -112,6 +112,26 @@ static void forgets_after_ten_minutes(void **) {
     assert_int_equal(timeline.increase(0, kPeriods - 1), 4);
 }
 
+static Pair *shared_timeline;
+
+static void record_in_the_next_period() { record(shared_timeline, 7, 0, kStartMs + kPeriodMs + 3); }
+
+/* A process stands still before it begins a period, and another one begins the period and counts
+ * an increase in it: the first one must not clear that increase. */
+static void begins_a_period_once(void **) {
+    constexpr unsigned kBeforeTheSwap = 2; /* accesses: the load of the last period, its swap */
+
+    shared_timeline = static_cast<Pair *>(step_begin(4096));
+    record(shared_timeline, 0, 0, kStartMs);
+    record(shared_timeline, 5, 0, kStartMs + kPeriodMs - 1);
+
+    step.stopped = record_in_the_next_period;
+    step.stop_at = kBeforeTheSwap;
+    STEP_THROUGH(record(shared_timeline, 9, 0, kStartMs + kPeriodMs + 2));
+    check(*shared_timeline, 0, "5 4 ");
+    step_end();
+}
+
 /* Threads that record at once count each increase exactly once. */
 static constexpr uint64_t kThreads = 4, kRecords = 20000;
 
@@ -151,6 +171,7 @@ int main(void) {
         cmocka_unit_test(shares_the_increase_of_a_gap),
         cmocka_unit_test(omits_what_was_before_the_first_record),
         cmocka_unit_test(forgets_after_ten_minutes),
+        cmocka_unit_test(begins_a_period_once),
         cmocka_unit_test(counts_once),
     };
 
