@@ -190,6 +190,28 @@ static void who_owes_consumes_once(void **state) {
     }
 }
 
+/* The wait of a rejection by events, or of a debtor, is that of its description, even if others
+ * have given back the units before; that of any other one is computed if it is not known. */
+static void waits_as_it_was_described(void **state) {
+    (void)state;
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, kZoneAlign + 64 * 1024);
+        assert_true(admits(zone, &policy, 1, 100, 100, NOW_MS));
+
+        Claim claim = acquire(zone, &policy, 1, 100, 1, NOW_MS);
+        assert_int_equal(claim.outcome, Outcome::kRejected);
+        const uint64_t wait_ms = claim.retry_after_ms(NOW_MS);
+        assert_in_range(wait_ms, 1, 2 * MINUTE_MS);
+
+        claim.rejection.retry_after_ms = 0;
+        assert_int_equal(claim.retry_after_ms(NOW_MS), policy.has_rings() ? 0 : wait_ms);
+        claim.owes = true;
+        assert_int_equal(claim.retry_after_ms(NOW_MS), 0);
+        free(zone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_is_told_as_it_is),
@@ -198,6 +220,7 @@ int main(void) {
         cmocka_unit_test(a_bucket_has_a_share_of_its_burst),
         cmocka_unit_test(who_owes_has_a_share),
         cmocka_unit_test(who_owes_consumes_once),
+        cmocka_unit_test(waits_as_it_was_described),
     };
 
     return cmocka_run_group_tests_name("decided", tests, NULL, NULL);

@@ -49,6 +49,26 @@ static void test_refund_after_forget(void **state) {
     }
 }
 
+/* Nor has it if a worker whose clock is behind begins its history again, by the former name and
+ * before the time of what is given back. */
+static void test_refund_after_forget_by_a_clock_behind(void **state) {
+    const Policy policies[] = {log_of(MINUTE_MS), parts_of(MINUTE_MS, 10)};
+
+    (void)state;
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        assert_true(admits(zone, &policy, KEY, 10, 1, NOW_MS - 1));
+
+        Claim last = acquire(zone, &policy, KEY, 10, 5, NOW_MS);
+        last.forget(NOW_MS);
+        assert_true(admits(zone, &policy, KEY, 10, 2, NOW_MS - 1));
+        limit_sliding::release(&last, 1, NOW_MS);
+        assert_int_equal(used_of(zone, &policy, 10, NOW_MS), 2);
+        free(zone);
+    }
+}
+
 /* What is given back counts no more, though others came since. */
 static void test_refund_of_older_events(void **state) {
     const Policy policies[]
@@ -576,6 +596,7 @@ int main(void) {
         cmocka_unit_test(test_years),
         cmocka_unit_test(test_burst_after_years),
         cmocka_unit_test(test_refund_after_forget),
+        cmocka_unit_test(test_refund_after_forget_by_a_clock_behind),
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),
         cmocka_unit_test(test_refunds_of_more_than_count),

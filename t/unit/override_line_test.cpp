@@ -161,15 +161,31 @@ static void bounds_keys(void **state) {
     }
 }
 
-/* Windows of the calendar are for fixed windows alone. */
+/* Windows of the calendar are for fixed windows alone, and units in flight have no window. */
 static void knows_the_policy(void **state) {
-    char text[] = "a 5000/month";
-    Policy policy = {.window_ms = MINUTE_MS};
-    OverrideLine line;
+    static const Policy counter = {.window_ms = MINUTE_MS};
+    static const Policy in_flight = {.algorithm = Algorithm::kInFlight};
+    static const struct {
+        const char *text;
+        const Policy *policy;
+        uint64_t limit; /* 0: wrong */
+    } rows[] = {
+        {"a 5000/month", &counter, 0}, {"a 100/1h", &counter, 100}, {"a 10r/s", &counter, 600},
+        {"a 100/1h", &in_flight, 0},   {"a 10r/s", &in_flight, 0},  {"a 100", &in_flight, 100},
+    };
 
     (void)state;
 
-    assert_true(line.parse(text, strlen(text), policy, kLimitMax) == OverrideLine::Kind::kWrong);
+    for (const auto &row : rows) {
+        char text[20];
+        strcpy(text, row.text);
+
+        OverrideLine line;
+        const auto kind = line.parse(text, strlen(text), *row.policy, kLimitMax);
+        assert_true(
+            kind == (row.limit == 0 ? OverrideLine::Kind::kWrong : OverrideLine::Kind::kOverride));
+        if (row.limit != 0) { assert_int_equal(line.own.limit, row.limit); }
+    }
 }
 
 static void writes_what_it_reads(void **state) {

@@ -48,6 +48,29 @@ static void test_refund_takes_no_more_than_counts(void **state) {
     assert_false(pure::admit(policy, later, PRESENT * MINUTE_MS, 3, 1, &next));
 }
 
+/* A state without counts has nothing to take, though it is as the admission left it. */
+static void test_refund_of_no_counts(void **state) {
+    State next;
+
+    (void)state;
+
+    assert_false(Counter::refund_soon(0, 0, 1, &next));
+}
+
+/* The state of an empty bucket is one, where its time wraps to 0 as well. */
+static void test_refund_at_time_0(void **state) {
+    Policy policy = {.window_ms = MINUTE_MS, .algorithm = Algorithm::kTokenBucket};
+    const uint64_t now_ms = 5ull << 24;
+    State recorded, next;
+
+    (void)state;
+
+    assert_true(pure::admit(policy, 0, now_ms, 5, 2, &recorded));
+    next = pure::refund(policy, recorded, now_ms, 5, recorded, 2);
+    assert_int_not_equal(next, 0);
+    assert_int_equal(pure::describe(policy, next, now_ms + 1, 5, 1).remaining, 5);
+}
+
 /* Every window's number must do, where it wraps as well. */
 static void test_refund_across_the_wrap(void **state) {
     Policy policy = evicting(100);
@@ -100,6 +123,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund),
         cmocka_unit_test(test_refund_takes_no_more_than_counts),
+        cmocka_unit_test(test_refund_of_no_counts),
+        cmocka_unit_test(test_refund_at_time_0),
         cmocka_unit_test(test_refund_across_the_wrap),
         cmocka_unit_test(test_refund_of_any_at_any_time),
     };

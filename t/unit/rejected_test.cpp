@@ -6,6 +6,7 @@
 
 #include "core/policy/override.hpp"
 #include "core/rules/counter_kinds.hpp"
+#include "core/table/ring.hpp"
 #include "rounds.hpp"
 #include "support.hpp"
 
@@ -424,6 +425,39 @@ static void full_zones_record_nothing(void **state) {
     free(zone);
 }
 
+/* A key begins anew if its newest event is damaged, and has the rejected request on record. */
+static void damaged_keys_begin_anew(void **state) {
+    const uint64_t now_ms = 60 * MINUTE_MS;
+    unsigned damaged = 0;
+
+    (void)state;
+
+    for (const subject_t &subject :
+         {subject_t{Algorithm::kLog, 0, false}, subject_t{Algorithm::kCounter, 60, true}}) {
+        const Policy policy = policy_of(subject, MINUTE_MS, 0);
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        auto *words = reinterpret_cast<uint64_t *>(zone);
+
+        assert_true(admits(zone, &policy, 1, 10, 10, now_ms));
+        Claim claim = acquire(zone, &policy, 1, 10, 3, now_ms);
+        assert_int_equal(claim.outcome, Outcome::kRejected);
+
+        const uint64_t tick = claim.policy->precision > 1 ? now_ms / SECOND_MS : now_ms;
+        for (size_t i = kZoneAlign / sizeof(*words); i < ZONE_BYTES / sizeof(*words); i++) {
+            const Event event = {words[i]};
+            if (event.total() != 10 || (event.word & Event::kTickMask) != tick) { continue; }
+            words[i] = 0;
+            damaged++;
+        }
+
+        record_rejected(&claim, now_ms);
+        assert_int_equal(remaining_of(zone, &policy, 1, 10, now_ms), 7);
+        free(zone);
+    }
+
+    assert_int_equal(damaged, 2);
+}
+
 /* ---- threads ---- */
 
 struct race_t {
@@ -485,6 +519,7 @@ int main(void) {
         cmocka_unit_test(debtors_record_nothing),
         cmocka_unit_test(own_windows_record_by_their_limits),
         cmocka_unit_test(full_zones_record_nothing),
+        cmocka_unit_test(damaged_keys_begin_anew),
         cmocka_unit_test(threads_admit_exactly_the_limit),
     };
 

@@ -405,6 +405,38 @@ static void test_old_debts(void **state) {
     }
 }
 
+/* A full zone that denies has no slot for a key that owes.  The debt stays, and the request is told
+ * when a slot expires. */
+static void test_no_slot_for_a_debtor(void **state) {
+    Policy policy = log_of(MINUTE_MS);
+    Debts *debts = make_debts();
+    uint64_t now_ms = PRESENT * MINUTE_MS;
+
+    (void)state;
+
+    policy.full = WhenFull::kDeny;
+    Zone *zone = make_zone_for(&policy, RING_PAIR_BYTES);
+    Claim claim = claim_of(zone, debts, &policy, 1, 10, 1);
+    assert_int_equal(charge(claim, 15, now_ms), 0);
+
+    now_ms += MINUTE_MS + SECOND_MS;
+    for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
+        assert_true(admits(zone, &policy, 100 + key, 10, 1, now_ms));
+    }
+
+    acquire(&claim, 1, now_ms);
+    assert_int_equal(claim.outcome, Outcome::kRefused);
+    assert_false(claim.owes);
+    assert_in_range(claim.retry_after_ms(now_ms), MINUTE_MS, MINUTE_MS + BEHIND_MS);
+
+    Claim look = claim_of(zone, debts, &policy, 1, 10, 0);
+    look.purpose = Purpose::kLook;
+    acquire(&look, 1, now_ms);
+    assert_int_equal(look.describe(now_ms).remaining, 5);
+    free(zone);
+    free(debts);
+}
+
 /* ---- damaged memory ---- */
 
 static void check_state(State next) {
@@ -493,6 +525,7 @@ int main(void) {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_smallest_is_lost),
         cmocka_unit_test(test_old_debts),
+        cmocka_unit_test(test_no_slot_for_a_debtor),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_damaged_debts),
     };

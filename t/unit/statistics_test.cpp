@@ -114,6 +114,32 @@ static void estimates_keys(void **state) {
     free(zone);
 }
 
+/* A part of the lines stands for all, in each algorithm; all lines are counted exactly. */
+static void estimates_keys_of_each_algorithm(void **) {
+    static const Policy policies[] = {
+        {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 60, 0},
+        {MINUTE_MS, Algorithm::kLog, WhenFull::kEvict, 0, 0},
+        {MINUTE_MS, Algorithm::kFixed, WhenFull::kEvict, 0, 0},
+        {.window_ms = 30ull * DAY_MS, .algorithm = Algorithm::kFixed, .calendar = Calendar::kMonth},
+        {MINUTE_MS, Algorithm::kTokenBucket, WhenFull::kEvict, 0, 0},
+    };
+
+    for (const Policy &policy : policies) {
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES / 64);
+        const uint64_t slots = stats_of(zone).slots;
+
+        for (uint64_t key = 0; key < 10 * slots; key++) {
+            assert_true(admits(zone, &policy, key, 5, 1, NOW_MS));
+        }
+
+        assert_int_equal(zone->keys(policy, NOW_MS, 5, 1000000, UINT64_MAX), slots);
+        assert_int_equal(zone->keys(policy, NOW_MS, 5, 1000000, Line::kSlots * zone->slot_bytes),
+                         1000000);
+        free(zone);
+    }
+}
+
 /* Keys by their used share: key i has used i of 10 units, in each algorithm. */
 static void shares_keys(void **) {
     static const Policy policies[] = {
@@ -183,6 +209,7 @@ int main(void) {
         cmocka_unit_test(counts_times),
         cmocka_unit_test(counts_slots_where_it_is_told),
         cmocka_unit_test(estimates_keys),
+        cmocka_unit_test(estimates_keys_of_each_algorithm),
         cmocka_unit_test(shares_keys),
         cmocka_unit_test(forgets_a_key),
     };
