@@ -401,28 +401,63 @@ static void test_overfull_zone(void **state) {
 
 /* ---- damaged memory ---- */
 
-/* Nor does a key stay refused for an older event that is missing. */
+/* Nor does a key stay refused for the oldest event of its ring, if that is missing: it begins
+ * anew. */
 static void test_damage_of_an_older_event(void **state) {
     Policy policy = log_of(MINUTE_MS);
-    Zone *zone = make_zone_for(&policy, RING_PAIR_BYTES);
-    uint64_t *words = (uint64_t *)zone;
-    uint64_t now_ms = NOW_MS;
 
     (void)state;
 
-    for (unsigned i = 0; i < RING_LENGTH - 1; i++) {
-        assert_true(admits(zone, &policy, KEY, 100, 1, now_ms++));
+    for (unsigned n : {RING_LENGTH - 1, RING_LENGTH + 3}) {
+        Zone *zone = make_zone_for(&policy, RING_PAIR_BYTES);
+        uint64_t *words = (uint64_t *)zone;
+        const uint64_t oldest_ms = NOW_MS + (n > RING_LENGTH ? n - RING_LENGTH : 0);
+        uint64_t now_ms = NOW_MS;
+
+        for (unsigned i = 0; i < n; i++) {
+            assert_true(admits(zone, &policy, KEY, 100, 1, now_ms++));
+        }
+
+        for (size_t i = 0; i < RING_PAIR_BYTES / sizeof(*words); i++) {
+            if ((words[i] & 0xfffffffff) == oldest_ms) { words[i] = 0; }
+        }
+
+        for (unsigned i = 0; i < 3; i++) {
+            admits(zone, &policy, KEY, 100, 1, now_ms++);
+        }
+
+        assert_true(admits(zone, &policy, KEY, 100, 1, now_ms));
+        assert_in_range(used_of(zone, &policy, 100, now_ms), 1, 4);
+        free(zone);
+    }
+}
+
+/* A worker that has closed an event and died leaves the tick to a further event, which may be in
+ * the first place of the ring: the totals tell which one is later. */
+static void test_two_events_of_a_tick(void **state) {
+    Policy policy = log_of(MINUTE_MS);
+    Zone *zone = make_zone_for(&policy, RING_PAIR_BYTES);
+    uint64_t *words = (uint64_t *)zone;
+    const uint64_t last_ms = NOW_MS + RING_LENGTH - 1;
+    KeyShares shares;
+
+    (void)state;
+
+    for (uint64_t now_ms = NOW_MS; now_ms <= last_ms; now_ms++) {
+        assert_true(admits(zone, &policy, KEY, 100, 1, now_ms));
     }
 
     for (size_t i = 0; i < RING_PAIR_BYTES / sizeof(*words); i++) {
-        if ((words[i] & 0xfffffffff) == NOW_MS) { words[i] = 0; /* the first event, by its time */ }
+        if ((words[i] & 0xfffffffff) == last_ms) { words[i] |= Event::kClosed; }
     }
 
-    for (unsigned i = 0; i < 3; i++) {
-        admits(zone, &policy, KEY, 100, 1, now_ms++);
-    }
+    assert_true(admits(zone, &policy, KEY, 100, 50, last_ms));
+    assert_int_equal(used_of(zone, &policy, 100, last_ms), RING_LENGTH + 50);
 
-    assert_true(admits(zone, &policy, KEY, 100, 1, now_ms));
+    /* the key has used 64 %, and its page has 13 units */
+    zone->keys(policy, last_ms, 100, 2, UINT64_MAX, &shares);
+    assert_int_equal(shares.keys[0], 1);
+    assert_int_equal(shares.keys[3], 1);
     free(zone);
 }
 
@@ -606,6 +641,7 @@ int main(void) {
         cmocka_unit_test(test_overfull_zone),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_damage_of_an_older_event),
+        cmocka_unit_test(test_two_events_of_a_tick),
     };
 
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -48,13 +48,15 @@ static void test_refund_takes_no_more_than_counts(void **state) {
     assert_false(pure::admit(policy, later, PRESENT * MINUTE_MS, 3, 1, &next));
 }
 
-/* A state without counts has nothing to take, though it is as the admission left it. */
+/* There is nothing to take where there are no counts, nor from a damaged state without a kind. */
 static void test_refund_of_no_counts(void **state) {
     State next;
 
     (void)state;
 
-    assert_false(Counter::refund_soon(0, 0, 1, &next));
+    for (State none : {0, 5}) {
+        assert_false(Counter::refund_soon(none, none, 1, &next));
+    }
 }
 
 /* The state of an empty bucket is one, where its time wraps to 0 as well. */

@@ -645,6 +645,41 @@ static void come(void) {
 
 static void come_and_die(void) { run.is_whole |= !step_other_dies(come, run.die_at); }
 
+/* A slot that a dead worker has claimed goes to another key once the tag is two epochs old, before
+ * that of any key that counts. */
+static void test_slot_of_a_dead_worker(void **state) {
+    constexpr uint64_t kFirst = 100, kEnd = kFirst + PAIR_SLOTS - 1;
+    int is_dead = 1;
+
+    (void)state;
+
+    for (unsigned changes = 1; is_dead; changes++) {
+        scene_t scene = {.algorithm = Algorithm::kCounter, .bytes = PAIR_BYTES, .begin = begin_new};
+        begin(&scene);
+
+        const auto admit_others = [&] {
+            for (uint64_t key = kFirst; key < kEnd; key++) {
+                assert_true(admits(scene.zone, &scene.policy, key, scene.limit, 1, scene.now_ms));
+            }
+        };
+
+        admit_others();
+        is_dead = step_other_dies(come, changes);
+        scene.now_ms += (1ull << 18) * MINUTE_MS;
+        admit_others();
+        assert_true(admits(scene.zone, &scene.policy, KEY, scene.limit, 1, scene.now_ms));
+        assert_int_equal(stats_of(scene.zone).evicted, 0);
+
+        for (uint64_t key = kFirst; key < kEnd; key++) {
+            assert_int_equal(
+                remaining_of(scene.zone, &scene.policy, key, scene.limit, scene.now_ms),
+                scene.limit - 1);
+        }
+
+        end(&scene);
+    }
+}
+
 /* Another key's worker dies after each of its changes, while ours stands. */
 static void check_stalls_and_deaths(scene_t scene) {
     scene_t start;
@@ -721,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_stall_of_a_sweep),
         cmocka_unit_test(test_stall_of_a_clock_ahead),
         cmocka_unit_test(test_stall_while_other_keys_come),
+        cmocka_unit_test(test_slot_of_a_dead_worker),
         cmocka_unit_test(test_stall_while_own_slot_is_lost),
         cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };
