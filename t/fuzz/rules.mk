@@ -61,8 +61,8 @@ $(1)_PROGRAMS := $(FUZZ_NAMES:%=$(BUILD)/$(1)/%_fuzz)
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/Makefile
 	@mkdir -p $$(@D)
 	@$(say) CXX $$<
-	@$$($(1)_CXX) $$(FUZZ_CXX) -fno-exceptions -fno-threadsafe-statics $(NGX_INCS) \
-	    -I$(BUILD)/$(1) $$($(1)_FLAGS) -c -o $$@ $$<
+	@$$($(1)_CXX) $$(FUZZ_CXX) -fno-exceptions -fno-threadsafe-statics -I$(BUILD)/$(1) \
+	    $(NGX_INCS) $$($(1)_FLAGS) -c -o $$@ $$<
 
 $(BUILD)/$(1)/src/redis/protocol/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
 

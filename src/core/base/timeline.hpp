@@ -72,7 +72,8 @@ private:
     Row &row(uint64_t period) const { return const_cast<Row &>(rows_[period % kPeriods]); }
 
     /* Begins a period: clears its row, and those of skipped periods.  One process does so; if it
-     * dies, these rows may keep increases of ten minutes ago. */
+     * dies, these rows may keep increases of ten minutes ago, and if it stands still, they may lose
+     * what others record meanwhile. */
     void begin(uint64_t period) {
         uint64_t last = load(&last_);
         if (last >= period || !shared(&last_).compare_exchange_strong(last, period)) { return; }
