@@ -617,8 +617,9 @@ private:
             all = largest();
         }
 
-        /* an excess of less than a request is mostly the rounding of a state without one */
-        return has_steps(all) && (is_aside(state) || rest >= window_ms_)
+        /* An excess of less than a request is mostly the rounding of a state without one, and so is
+         * any if no limit has a larger bucket. */
+        return has_steps(all) && largest() > full() && (is_aside(state) || rest >= window_ms_)
                    ? pack_aside(time_now(state), limit_class, wanted, rest)
                    : pack((time_now(state) - since_ms) & time_mask(), limit_class, all);
     }
