@@ -19,9 +19,11 @@ my @nginx = map { LimitSliding::Test->new } 0, 1;
 # left, and a cost of 0 passes, unless the key is banned.
 my $template;
 sub serve($block) {
-    $template = $nginx[0]->template(http => <<"HTTP", server => <<'SERVER');
+    $template = $nginx[0]->template(
+        listen => 'reuseport', http => <<"HTTP", server => <<'SERVER');
     limit_sliding_redis shared { $block }
     limit_sliding_log_level off;
+    add_header X-Worker \$pid always;
     limit_sliding_zone \$arg_key zone=one:1m rate=10r/h redis=shared
         penalty=100s;
     limit_sliding_zone \$arg_key zone=two:1m rate=10r/h redis=shared
@@ -40,6 +42,18 @@ sub ban($node, $key, $zone = 'one') {
 
 sub is_banned($node, $key, $zone = 'one') {
     return $nginx[$node]->get("/$zone?key=$key&cost=0")->{status} == 429;
+}
+
+# Makes each worker report a ban: one that knows only the dead master fails once, and asks
+# for the new one.
+sub meet_the_new_master {
+    state $n = 0;
+    for my $node (@nginx) {
+        my %reported;
+        $reported{header($node->get('/one?cost=100&key=met' . $n++), 'X-Worker')} = 1
+            while keys %reported < 2;
+    }
+    sleep 1;
 }
 
 sub within($most, $condition, $name) {
@@ -97,6 +111,7 @@ ok wait_for(sub { ($cluster->master_of($slot) // $other) != $other }, 30),
     '... a replica takes over';
 within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
 spreads('each zone finds the new master', 2.5);
+meet_the_new_master();
 spreads('after the failover');
 
 $_->stop for @nginx;
@@ -125,6 +140,7 @@ ok wait_for(sub {
 }), '... a replica takes over';
 within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
 spreads('each zone finds the new master', 2.5);
+meet_the_new_master();
 spreads('after the failover');
 
 $nginx[1]->crash;
