@@ -40,7 +40,7 @@ do
         */http/directives/*.cpp | \
         */http/conf/limit_set.* | */http/conf/zone.* | \
         */http/values/parameter.* | */http/values/suggestion.* | \
-        */redis/calls/redis_block.* | */redis/topology/cluster.* | \
+        */redis/block/redis_block.* | */redis/topology/cluster.* | \
         */redis/topology/sentinel.* | */redis/wire/tls.* | \
         */redis/wire/endpoint.* | */redis/wire/password_file.*)
             limit_sliding_opt=$limit_sliding_small ;;

@@ -11,7 +11,7 @@
 
 #include "http/conf/client_address.hpp"
 #include "http/conf/written_key.hpp"
-#include "http/values/rate.hpp"
+#include "http/values/rates_and_costs.hpp"
 #include "input.hpp"
 #include "ngx/strings.hpp"
 #include "redis/wire/endpoint.hpp"

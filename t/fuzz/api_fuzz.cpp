@@ -11,7 +11,7 @@
 #include "core/policy/override_line.hpp"
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/json/response.hpp"
+#include "http/json/api_response.hpp"
 #include "input.hpp"
 #include "ngx/strings.hpp"
 

@@ -15,7 +15,7 @@
 #include "input.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/background/override_pages.hpp"
+#include "redis/lists/pages.hpp"
 
 namespace {
 

@@ -10,10 +10,10 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 
 # What knows NGINX, of the module and of NGINX itself.  The linker takes what a target
 # needs from an archive of all.
-FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/calls/script_call.cpp \
+FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/asks/script_call.cpp \
     src/redis/topology/cluster.cpp src/redis/topology/sentinel.cpp src/redis/wire/endpoint.cpp \
     $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard $(addprefix src/http/,json/*.cpp \
-    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rate.cpp \
+    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rates_and_costs.cpp \
     $(addprefix src/http/request/,suspend.cpp bans.cpp) \
     $(addprefix src/http/conf/,written_key.cpp client_address.cpp zone.cpp) \
     src/http/response/headers.cpp

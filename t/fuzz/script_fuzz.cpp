@@ -3,7 +3,7 @@
 /* Numbers that a Redis answers to a call of the script, for calls of all shapes: what is
  * taken for a reply can be read and described, and is of all the call's asks. */
 
-#include "redis/calls/script_call.hpp"
+#include "redis/asks/script_call.hpp"
 
 #include <hiredis/hiredis.h>
 

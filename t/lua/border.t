@@ -41,7 +41,7 @@ for ([ LuaCode => 'DONE, WAITS' ], [ LuaOperation => 'TAKE, PEEK, CHARGE, GIVE_B
 }
 
 my ($sources) = $lua =~ /^local SOURCES = \{ \[0\] = (.*) \}$/m;
-my ($kinds) = content('src/redis/calls/remote_claim.hpp') =~ /enum class Source \{ (.*) \};/;
+my ($kinds) = content('src/redis/errands/remote_claim.hpp') =~ /enum class Source \{ (.*) \};/;
 is $sources =~ s/"//gr, lc $kinds =~ s/k(?=[A-Z])| = 0//gr, 'sources';
 
 # Versions, and the files of packages.

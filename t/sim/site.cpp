@@ -10,7 +10,7 @@
 #include "lua_scripts.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/ask.hpp"
+#include "redis/asks/ask.hpp"
 #include "redis/protocol/key_slot.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis/shared/outbox.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/limiter/zone_memory.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/decisions/client.hpp"
 #include "server.hpp"
 
 namespace sim {

@@ -8,8 +8,8 @@
 #include "checker.hpp"
 #include "scenes.hpp"
 
+#include "core/limiter/charges.hpp"
 #include "core/limiter/limiter.hpp"
-#include "core/limiter/settlement.hpp"
 #include "core/table/ring.hpp"
 #include "core/table/slot.hpp"
 #include "core/table/zone.hpp"

@@ -15,8 +15,8 @@
 #include <cstring>
 
 #include "core/facts/debts.hpp"
+#include "core/limiter/charges.hpp"
 #include "core/limiter/history_decision.hpp"
-#include "core/limiter/settlement.hpp"
 #include "core/policy/claim.hpp"
 
 namespace limit_sliding {

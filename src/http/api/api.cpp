@@ -3,7 +3,7 @@
 #include "http/api/api.hpp"
 
 #include "http/api/reports.hpp"
-#include "http/json/response.hpp"
+#include "http/json/api_response.hpp"
 #include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
 #include "http/values/parameter.hpp"

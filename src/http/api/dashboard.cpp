@@ -2,7 +2,7 @@
 
 #include "http/api/reports.hpp"
 
-#include "http/json/response.hpp"
+#include "http/json/api_response.hpp"
 #include "http/response/headers.hpp"
 #include "ngx/strings.hpp"
 

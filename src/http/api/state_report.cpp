@@ -11,11 +11,11 @@
 #include "http/api/report_numbers.hpp"
 #include "http/api/timelines.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/json/response.hpp"
+#include "http/json/api_response.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/server_memory.hpp"
+#include "redis/errands/server_memory.hpp"
 #include "redis/shared/leases.hpp"
 
 namespace limit_sliding {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "http/conf/limit_set.hpp"
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 #include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/ngx.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "http/conf/policy_header.hpp"
-#include "http/values/rate.hpp"
+#include "http/values/rates_and_costs.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 

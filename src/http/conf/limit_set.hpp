@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/limiter/limiter.hpp"
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 #include "ngx/array.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"

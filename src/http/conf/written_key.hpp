@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

@@ -2,12 +2,12 @@
 
 /* What a reload changes of the zones of the last cycle, and the log says. */
 
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 
 #include <algorithm>
 
 #include "ngx/strings.hpp"
-#include "redis/calls/redis_instance.hpp"
+#include "redis/errands/redis_instance.hpp"
 
 namespace limit_sliding {
 namespace {

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 
 #include "ngx/event.hpp"
 

@@ -11,14 +11,14 @@
 #include "http/conf/limit_set.hpp"
 #include "http/directives/directives.hpp"
 #include "http/module.h"
-#include "http/overrides/override_file.hpp"
-#include "http/overrides/override_load.hpp"
-#include "http/overrides/override_writes.hpp"
+#include "http/overrides/api_writes.hpp"
+#include "http/overrides/file_load.hpp"
+#include "http/overrides/limits_file.hpp"
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
-#include "redis/background/ban_spread.hpp"
+#include "redis/bans/ban_call.hpp"
 
 extern "C" ngx_module_t ngx_http_headers_filter_module;
 

@@ -5,7 +5,7 @@
 #include "http/conf/configuration.hpp"
 #include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
-#include "http/values/rate.hpp"
+#include "http/values/rates_and_costs.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"

@@ -11,6 +11,7 @@
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/block/redis_block.hpp"
 #include "redis/shared/leases.hpp"
 
 namespace limit_sliding {

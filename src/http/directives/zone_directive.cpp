@@ -12,7 +12,7 @@
 #include "http/conf/policy_header.hpp"
 #include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
-#include "http/values/rate.hpp"
+#include "http/values/rates_and_costs.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"

@@ -7,8 +7,8 @@
 #include "core/policy/override_line.hpp"
 #include "core/policy/rate.hpp"
 #include "http/conf/written_key.hpp"
-#include "http/json/response.hpp"
-#include "http/values/rate.hpp"
+#include "http/json/api_response.hpp"
+#include "http/values/rates_and_costs.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 

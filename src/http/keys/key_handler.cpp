@@ -4,11 +4,11 @@
 
 #include "http/keys/keys.hpp"
 
+#include "http/json/api_response.hpp"
 #include "http/json/arguments.hpp"
-#include "http/json/response.hpp"
 #include "http/keys/key_operations.hpp"
-#include "http/overrides/override_writes.hpp"
-#include "http/request/bans.hpp"
+#include "http/overrides/api_writes.hpp"
+#include "http/request/penalties.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"

@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "core/policy/override.hpp"
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 #include "http/json/arguments.hpp"
 #include "http/overrides/overridden_claim.hpp"
 #include "http/response/context.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/calls/remote_claim.hpp"
+#include "redis/errands/remote_claim.hpp"
 
 namespace limit_sliding {
 

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 
-#include "http/json/response.hpp"
+#include "http/json/api_response.hpp"
 #include "http/keys/key_operations.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/decisions/client.hpp"
 #include "redis/shared/outbox.hpp"
 #include "redis/shares/claim_units.hpp"
 

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 
 namespace limit_sliding {
 

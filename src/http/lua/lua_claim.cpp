@@ -10,12 +10,12 @@
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
 #include "http/keys/key_operations.hpp"
-#include "http/request/bans.hpp"
+#include "http/request/penalties.hpp"
 #include "http/request/remote_claims.hpp"
 #include "http/request/sync_claims.hpp"
 #include "http/response/context.hpp"
 #include "ngx/strings.hpp"
-#include "redis/background/sync.hpp"
+#include "redis/sync/sync.hpp"
 
 namespace limit_sliding {
 namespace {

@@ -19,8 +19,8 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/ask.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/asks/ask.hpp"
+#include "redis/decisions/client.hpp"
 
 /* The C name is that of the border. */
 struct limit_sliding_wait {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "http/overrides/override_file.hpp"
+#include "http/overrides/limits_file.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

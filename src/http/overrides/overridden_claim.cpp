@@ -4,7 +4,7 @@
 
 #include "core/policy/claim.hpp"
 #include "ngx/memory.hpp"
-#include "redis/calls/remote_claim.hpp"
+#include "redis/errands/remote_claim.hpp"
 
 namespace limit_sliding {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/policy/override.hpp"
-#include "http/conf/zone.hpp"
+#include "http/conf/zone_conf.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

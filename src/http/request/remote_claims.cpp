@@ -16,7 +16,7 @@
 #include "http/request/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "redis/calls/client.hpp"
+#include "redis/decisions/client.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 

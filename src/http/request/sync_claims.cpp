@@ -3,8 +3,8 @@
 #include "http/request/sync_claims.hpp"
 
 #include "core/limiter/limiter.hpp"
-#include "redis/background/sync.hpp"
-#include "redis/calls/redis_instance.hpp"
+#include "redis/errands/redis_instance.hpp"
+#include "redis/sync/sync.hpp"
 
 namespace limit_sliding {
 namespace {

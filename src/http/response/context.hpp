@@ -9,7 +9,7 @@
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/calls/remote_claim.hpp"
+#include "redis/errands/remote_claim.hpp"
 
 namespace limit_sliding {
 

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "redis/calls/remote_claim.hpp"
+#include "redis/errands/remote_claim.hpp"
 
 namespace limit_sliding {
 

@@ -11,7 +11,7 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/monotonic_clock.hpp"
-#include "redis/calls/script_call.hpp"
+#include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {

@@ -10,7 +10,7 @@
 
 #include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/script_call.hpp"
+#include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {

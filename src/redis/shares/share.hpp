@@ -12,7 +12,7 @@
 
 #pragma once
 
-#include "redis/calls/ask.hpp"
+#include "redis/asks/ask.hpp"
 #include "redis/shares/unit_holder.hpp"
 
 namespace limit_sliding {

@@ -26,7 +26,7 @@
 #pragma once
 
 #include "ngx/strings.hpp"
-#include "redis/calls/sender.hpp"
+#include "redis/errands/sender.hpp"
 
 namespace limit_sliding {
 

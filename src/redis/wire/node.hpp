@@ -34,7 +34,7 @@ enum class Failure {
     kLost        /* no valid reply has come, so Redis may have run the command */
 };
 
-/* The functions of a kind of errands.  redis/calls/sender calls them. */
+/* The functions of a kind of errands.  redis/errands/sender calls them. */
 struct ErrandKind {
     /* Adds an ask to a call that has asks with the same put(), or none.  Returns false if the call
      * is full.  nullptr: errands of this kind are no asks, and have a call each. */

@@ -1,0 +1,96 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Calls of the script: the arguments and the replies that scripts.hpp describes. */
+
+#pragma once
+
+#include "redis/asks/ask.hpp"
+
+namespace limit_sliding {
+
+/* ErrandKind::join: adds an ask with its waiters to a call of the script. */
+bool join_script(ErrandCall &call, Errand &errand);
+
+/* ErrandKind::put: puts the call of the script into the node's buffer. */
+bool call_script(Node &node, ErrandCall &call);
+
+/* ErrandKind::answered: handles the reply by AskKind::told() of each ask. */
+void script_answered(Node &node, ErrandCall &call, Reply &reply);
+
+/* Returns true if Redis records the units of the claim that it rejects. */
+bool records(const Claim &claim);
+
+/* Returns true once a minute, to one worker. */
+bool is_due_once(ngx_atomic_t &after_ms);
+
+/* The answer about one key. */
+struct PartAnswer {
+    bool is_unlimited() const { return own.is_unlimited(); }
+
+    /* Returns true if Redis has counted by a limit. */
+    bool is_limited() const { return !own.is_unlimited() && !own.is_blocked(); }
+
+    RemoteState state;
+    Override own;      /* override of the key */
+    bool is_malformed; /* the override is malformed, and the requested limit was in force */
+    bool is_foreign;   /* the state has a format of another version, and was not decided */
+    Policy policy;     /* policy of the window in force */
+    uint64_t lost;     /* units of a charge that the key cannot owe */
+    uint64_t rejected; /* rejected units of the ask, if records(); else 0 */
+    int64_t others;    /* with "sync=", the sum of the totals of other nodes */
+    int64_t total;     /* with "sync=", the total of this node that Redis has counted */
+    int64_t forgotten; /* 1 plus the ms since the key was forgotten, 0: it was not forgotten; with
+                          "sync=", 1 more if this is the first report, and 0 if it is not */
+
+    int64_t counter[kCounterValues]; /* RemoteState::values of a counter */
+};
+
+struct Answer {
+    int64_t granted; /* granted units */
+    PartAnswer parts[kClaimsMax];
+};
+
+/* Reads a reply, an array that begins with a number, for the call's asks in their order.  The reply
+ * must live as long as the answers, which must not be moved. */
+class ScriptReply {
+public:
+    explicit ScriptReply(const Reply &reply) : reply_(reply) {}
+
+    /* Takes the next number; INT64_MIN: there is none. */
+    int64_t take();
+
+    /* Takes the next number, and returns its absolute value, if it is negative; else returns 0.
+     * Such a number describes the override of the key. */
+    int64_t take_code();
+
+    /* Sets the override that a code describes, except for its window.  Returns false if there is no
+     * such override. */
+    static bool read_code(int64_t code, Override *own, bool *is_malformed);
+
+    /* Returns false if this is no answer to the ask, the last one of the call or not.  The core
+     * divides by the limit, and so must not see other numbers. */
+    bool read(const Ask &ask, bool is_last, Answer *answer);
+
+private:
+    bool read_override(const AskPart &part, PartAnswer *told);
+    bool read_values(const AskPart &part, int64_t granted, PartAnswer *told);
+
+    const Reply &reply_;
+    size_t next_ = 1;
+};
+
+/* Logs and counts a reply of the type error, which answers no errand. */
+void note_error(Node &node, Reply &reply);
+
+/* Notes that all errands of a call were answered, at `now_us` of clock_us(). */
+void note_answered(Node &node, const ErrandCall &call, uint64_t now_us);
+
+/* Remembers the override of a claim's key, or that it is malformed. */
+void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
+                    bool is_malformed);
+
+/* Describes a key to a request that is not admitted, after `before` units of the call.  For a
+ * settlement, only the limit is known. */
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before);
+
+} // namespace limit_sliding

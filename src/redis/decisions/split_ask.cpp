@@ -1,0 +1,267 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/decisions/split_ask.hpp"
+
+#include <algorithm>
+
+#include "ngx/event.hpp"
+#include "ngx/strings.hpp"
+#include "redis/decisions/decision.hpp"
+#include "redis/settlement/settlement.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The claims of a request that one call decides: waiter.claims. */
+struct Piece {
+    Waiter waiter;
+    Ask *ask; /* ask that the waiter will join; nullptr: Waiter::told is set already */
+};
+
+/* The pieces of one request.  A split may outlive the request, and so owns copies of the claims,
+ * in the order of the pieces. */
+struct Split {
+    Waiter *whole;        /* waiter of the request; nullptr: nobody waits */
+    Span<Claim> claims;   /* copies of the claims */
+    RemoteClaim *remotes; /* remote part of each copy */
+    Policy *asked;        /* policy of the requested window of each copy */
+    size_t *places;       /* index of each copy among the claims of the request */
+    u_char *text;         /* memory for the text of the next key */
+    Span<Piece> pieces;
+    size_t ntold; /* pieces that were told */
+};
+
+bool is_granted(const Claim &claim) {
+    const Source source = remote_of(claim).source;
+    return claim.outcome == Outcome::kAdmitted
+           && (source == Source::kRedis || source == Source::kLease);
+}
+
+/* Changes the verdict of a claim to what it is after the refund of its units, and stores this
+ * verdict for the next requests of the key. */
+void describe_given_back(Claim &claim) {
+    RemoteClaim &remote = remote_of(claim);
+    Verdict &verdict = remote.verdict;
+    (void)claim.told_verdict();
+    if (claim.purpose == Purpose::kConsume) {
+        uint64_t most = claim.policy->capacity(verdict.limit);
+        verdict.remaining = std::min(verdict.remaining + claim.cost, most);
+        if (verdict.remaining >= most) { verdict.reset_ms = 0; }
+    }
+
+    Claim asked = claim;
+    asked.limit = remote.asked_limit;
+    add_refusal(*remote.zone, asked, verdict, ngx_current_msec);
+}
+
+/* Copies the answer to a piece into the claims of the request. */
+void tell_piece(const Split &split, const Piece &piece) {
+    for (Claim &told : piece.waiter.claims) {
+        Claim &claim = split.whole->claims[split.places[&told - split.claims.begin()]];
+        RemoteClaim &remote = remote_of(claim);
+        const RemoteClaim &from = remote_of(told);
+
+        remote.verdict = told.told_verdict();
+        remote.own = from.own;
+        remote.source = from.source;
+        remote.asked_limit = from.asked_limit;
+        remote.taken = from.taken;
+        set_policy(claim, *told.policy);
+
+        claim.limit = told.limit;
+        claim.verdict = &remote.verdict;
+        claim.outcome = told.outcome;
+        claim.state = told.state;
+    }
+}
+
+/* Tells the waiter of the request.  Claims of a failed piece stay undecided. */
+void tell_whole(const Split &split, Told told) {
+    for (const Piece &piece : split.pieces) {
+        if (piece.waiter.told != Told::kFailed) { tell_piece(split, piece); }
+    }
+
+    Waiter &whole = *split.whole;
+    whole.part = nullptr;
+    whole.told = told;
+    post_event(whole.event);
+}
+
+/* Handles the end of a piece.  The last piece tells the request. */
+void piece_told(Split &split) {
+    if (++split.ntold < split.pieces.size()) { return; }
+
+    Told told = Told::kAdmitted;
+    for (const Piece &piece : split.pieces) {
+        told = std::min(told, piece.waiter.told);
+    }
+
+    if (told == Told::kRejected) {
+        for (const Piece &piece : split.pieces) {
+            if (piece.waiter.told == Told::kAdmitted) { give_back_granted(piece.waiter.claims); }
+        }
+    }
+
+    if (split.whole) { tell_whole(split, told); }
+
+    ngx_free(&split);
+}
+
+/* Returns a split without pieces, with room for the claims; nullptr: there is no memory. */
+Split *create_split(Span<Claim> claims) {
+    constexpr size_t kBytesPerClaim
+        = sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim) + sizeof(Policy) + sizeof(size_t);
+    size_t n = claims.size();
+    size_t bytes = sizeof(Split) + n * kBytesPerClaim;
+    for (const Claim &claim : claims) {
+        bytes += remote_of(claim).key.len;
+    }
+
+    auto *split = static_cast<Split *>(ngx_calloc(bytes, ngx_cycle->log));
+    if (split == nullptr) { return nullptr; }
+
+    auto *pieces = reinterpret_cast<Piece *>(split + 1);
+    split->pieces = {pieces, 0};
+    split->claims = {reinterpret_cast<Claim *>(pieces + n), 0};
+    split->remotes = reinterpret_cast<RemoteClaim *>(split->claims.begin() + n);
+    split->asked = reinterpret_cast<Policy *>(split->remotes + n);
+    split->places = reinterpret_cast<size_t *>(split->asked + n);
+    split->text = reinterpret_cast<u_char *>(split->places + n);
+    return split;
+}
+
+/* Adds a copy of a claim of the request to the last piece. */
+void add_claim(Split &split, const Claim &claim, size_t place) {
+    Span<Claim> &in_piece = split.pieces.end()[-1].waiter.claims;
+    size_t i = split.claims.size();
+    split.claims = {split.claims.begin(), i + 1};
+    in_piece = {split.claims.end() - in_piece.size() - 1, in_piece.size() + 1};
+
+    RemoteClaim &remote = split.remotes[i];
+    remote = remote_of(claim);
+    split.asked[i] = remote.asked ? *remote.asked : *claim.policy;
+    remote.asked = &split.asked[i];
+    remote.key.data = split.text;
+    split.text = append(split.text, view(remote_of(claim).key));
+
+    Claim &copy = split.claims[i];
+    copy = claim;
+    copy.remote = &remote;
+    set_policy(copy, *claim.policy);
+    split.places[i] = place;
+}
+
+/* Adds a piece without claims, as a failed one until it gets an ask. */
+Piece &add_piece(Split &split) {
+    split.pieces = {split.pieces.begin(), split.pieces.size() + 1};
+    Piece &piece = split.pieces.end()[-1];
+    piece.waiter.told = Told::kFailed;
+    init_event<piece_told>(piece.waiter.event, split);
+    return piece;
+}
+
+/* Makes a piece of the claims in each slot of a cluster, and frees their ask `mixed`.  `before` is
+ * the number of claims of the request before them. */
+void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
+    Span<AskPart> parts = mixed.parts;
+    std::sort(parts.begin(), parts.end(), [](const AskPart &a, const AskPart &b) {
+        return a.slot != b.slot ? a.slot < b.slot : a.index < b.index;
+    });
+
+    for (size_t i = 0; i < parts.size();) {
+        size_t first = i;
+        Piece &piece = add_piece(split);
+        for (; i < parts.size() && parts[i].slot == parts[first].slot; i++) {
+            add_claim(split, claims[parts[i].index], before + parts[i].index);
+        }
+
+        piece.ask = get_ask(*mixed.redis, piece.waiter.claims, kDecision);
+    }
+
+    ngx_free(&mixed);
+}
+
+/* Makes a piece, or one for each slot of a cluster, of claims of one Redis.  `before` is the number
+ * of claims of the request before them.  If leases have units for all of the claims, the piece is
+ * admitted without an ask. */
+void add_claims(Split &split, Span<Claim> claims, size_t before) {
+    bool is_leased = spend_leases(claims);
+    Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims, kDecision);
+    if (ask && ask->slot == kMixedSlots) {
+        divide(split, *ask, claims, before);
+        return;
+    }
+
+    Piece &piece = add_piece(split);
+    for (size_t i = 0; i < claims.size(); i++) {
+        add_claim(split, claims[i], before + i);
+    }
+
+    piece.ask = ask;
+    if (is_leased) {
+        describe_leases(piece.waiter.claims);
+        piece.waiter.told = Told::kAdmitted;
+    }
+}
+
+/* Sends the asks of the pieces.  Returns false, and frees the split, if all pieces have failed. */
+bool ask_pieces(Split &split, Waiter *waiter) {
+    if (std::all_of(split.pieces.begin(), split.pieces.end(), [](const Piece &piece) {
+            return piece.ask == nullptr && piece.waiter.told == Told::kFailed;
+        })) {
+        ngx_free(&split);
+        return false;
+    }
+
+    split.whole = waiter;
+    if (waiter) { waiter->part = &split.whole; }
+
+    for (Piece &piece : split.pieces) {
+        if (piece.ask) {
+            join_ask(*piece.ask, &piece.waiter);
+        } else {
+            post_event(piece.waiter.event);
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter) {
+    Split *split = create_split(claims);
+    if (split == nullptr) {
+        ngx_free(mixed);
+        return false;
+    }
+
+    if (mixed != nullptr) {
+        divide(*split, *mixed, claims, 0);
+        return ask_pieces(*split, waiter);
+    }
+
+    for (size_t i = 0; i < claims.size();) {
+        size_t first = i;
+        const Redis *redis = remote_of(claims[i]).zone->redis;
+        while (i < claims.size() && remote_of(claims[i]).zone->redis == redis) {
+            i++;
+        }
+
+        add_claims(*split, {&claims[first], i - first}, first);
+    }
+    return ask_pieces(*split, waiter);
+}
+
+void give_back_granted(Span<Claim> claims) {
+    for (Claim &claim : claims) {
+        if (!is_granted(claim)) { continue; }
+
+        describe_given_back(claim);
+        if (claim.purpose == Purpose::kConsume) {
+            settle_redis(claim, -static_cast<int64_t>(claim.cost));
+        }
+    }
+}
+
+} // namespace limit_sliding

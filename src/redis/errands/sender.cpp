@@ -1,0 +1,440 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/errands/sender.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+
+#include "ngx/event.hpp"
+#include "ngx/monotonic_clock.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The most nodes that an errand is sent to. */
+constexpr ngx_uint_t kHopsMax = 5;
+
+/* Calls that may be under way before further errands wait to fill a call: many errands in one
+ * call cost a busy Redis less than many calls. */
+constexpr size_t kCallsUnderWay = 4;
+
+/* The same for calls of patient errands alone, so that a request need not wait for their ends. */
+constexpr size_t kPatientCalls = 2;
+
+/* The most patient errands of a worker that are under way.  Redis runs so many in a few
+ * milliseconds, and a request waits no longer than that.  More of them may take Redis so long that
+ * the last one fails, and the connection with it. */
+constexpr size_t kPatientMax = 256;
+
+/* The most bytes of calls that the server has not read yet.  Further calls wait for the next
+ * reply.  Otherwise, calls for a server that hangs would fill the memory of the worker. */
+constexpr size_t kUnsentMax = 256 << 10;
+
+bool is_of_asks(const ErrandKind &kind) { return kind.join != nullptr; }
+
+void make_due(Errand &errand, Node &to) {
+    errand.to = &to;
+    errand.state = ErrandState::kDue;
+    to.due.push_back(errand);
+    to.ndue++;
+    to.npatient += errand.is_patient;
+
+    to.post_flush();
+}
+
+void remove_due(Errand &errand) {
+    ErrandList::remove(errand);
+    errand.to->ndue--;
+    errand.to->npatient -= errand.is_patient;
+}
+
+/* Makes an errand idle.  A patient one that was under way leaves its place to one that waits. */
+void make_idle(Errand &errand) {
+    errand.state = ErrandState::kIdle;
+    errand.hops = 0;
+    errand.asking = false;
+    if (!errand.is_patient) { return; }
+
+    errand.is_patient = false;
+    Client &client = errand.redis->client;
+    client.npatient--;
+    while (!client.patient.empty() && client.npatient < kPatientMax) {
+        Errand &next = client.patient.pop_front();
+        next.state = ErrandState::kIdle;
+        next.kind->resume(next);
+    }
+}
+
+void fail(Errand &errand, Failure failure) {
+    make_idle(errand);
+    errand.kind->failed(errand, failure);
+}
+
+/* ---- replies ---- */
+
+/* Frees a call without errands, and sends the errands that have waited for its end. */
+void end_call(Node &node, ErrandCall &call) {
+    node.nask_calls -= is_of_asks(*call.kind);
+    ngx_free(&call);
+    if (node.is_wanted()) { node.post_flush(); }
+}
+
+/* Returns the server's time in ms if the error is about a call that came too late, else 0.  The
+ * reply has come in time, so the server's clock was set, or the server is another one. */
+int64_t late_at_ms(std::string_view error) {
+    constexpr std::string_view kLate = "LATE ";
+    if (!starts_with(error, kLate)) { return 0; }
+
+    error.remove_prefix(kLate.size());
+    return std::max<int64_t>(ngx_atoof(bytes(error), error.size()), 0);
+}
+
+/* Sends a call again if the error shows that it was not run.  Returns true if so. */
+bool resend(Node &node, ErrandCall &call, const Reply &reply) {
+    Errand &errand = call.errands.front();
+    const Redis &redis = *node.redis;
+    const std::string_view error = view(reply.text, reply.len);
+    const int64_t late_ms = call.was_late ? 0 : late_at_ms(error);
+    if (late_ms > 0) {
+        (void)node.note_clock(late_ms, call.sent_us, clock_us());
+        call.was_late = true;
+    }
+
+    if (late_ms > 0 || (starts_with(error, "NOSCRIPT") && !call.whole)) {
+        call.whole |= late_ms == 0;
+        call.sent_us = 0;
+        const bool is_put = call.kind->put(node, call);
+        if (is_put) { node.post_flush(); }
+        return is_put;
+    }
+
+    Cluster *cluster = redis.client.nodes.cluster;
+    if (cluster == nullptr || errand.slot < 0) { return false; }
+
+    /* a call has one errand in a cluster */
+    bool asking;
+    Node *to = cluster->redirect(node, errand.slot, reply, &asking);
+    if (to == nullptr || errand.hops >= kHopsMax
+        || ngx_current_msec - errand.since >= redis.settings.timeout) {
+        return false;
+    }
+
+    ErrandList::remove(errand);
+    end_call(node, call);
+    if (errand.kind->returned != nullptr) { errand.kind->returned(errand); }
+
+    errand.hops++;
+    errand.asking = asking;
+    make_due(errand, *to);
+    return true;
+}
+
+/* Breaks the connection to a server that has become a replica: the name may mean another server
+ * by now. */
+void leave_replica(Node &node, const Reply &reply) {
+    const std::string_view error = view(reply.text, reply.len);
+    if (starts_with(error, "READONLY") || starts_with(error, "MASTERDOWN")) {
+        node.set_broken("it is a replica");
+    }
+}
+
+/* The handler of calls. */
+void call_ended(Node &node, Call &to, Reply *reply) {
+    auto &call = static_cast<ErrandCall &>(to);
+    auto failure = Failure::kLost;
+    if (reply != nullptr && reply->type == REDIS_REPLY_ERROR) {
+        if (resend(node, call, *reply)) { return; }
+
+        failure = Failure::kRefused;
+        leave_replica(node, *reply);
+    }
+
+    if (reply != nullptr) { call.kind->answered(node, call, *reply); }
+
+    if (!call.errands.empty() && is_of_asks(*call.kind)) {
+        add(&node.redis->client.calls->failed, 1);
+    }
+
+    while (!call.errands.empty()) {
+        fail(call.errands.pop_front(), failure);
+    }
+
+    end_call(node, call);
+}
+
+/* ---- due errands ---- */
+
+/* Begins the waits of this turn of the event loop.  The turn may have been long, but a wait has
+ * all of its time from now on. */
+void begin_waits(Client &client, ngx_msec_t timeout) {
+    if (client.joined.empty()) { return; }
+
+    while (!client.joined.empty()) {
+        Waiter &waiter = client.joined.pop_front();
+        waiter.until = ngx_current_msec + timeout;
+        client.waiting.push_back(waiter);
+    }
+
+    client.deadline.cancelable = 0;
+    if (!client.deadline.timer_set) { ngx_add_timer(&client.deadline, timeout); }
+}
+
+/* Sends the errands that wait for a map of slots, after it has come; or fails them if no node can
+ * be connected to. */
+void send_unrouted(Client &client) {
+    for (Errand &errand : client.unrouted) {
+        const bool is_known = client.nodes.route(errand) != nullptr;
+        if (!is_known && client.nodes.cluster->route(0).is_usable()) { return; }
+
+        withdraw(errand);
+        if (is_known) {
+            send(errand);
+        } else {
+            fail(errand, Failure::kUnsent);
+        }
+    }
+}
+
+/* Moves due errands to the nodes that have their slots by now. */
+void reroute(Node &node) {
+    for (Errand &errand : node.due) {
+        Node *to = node.redis->client.nodes.route(errand);
+        if (to != &node && to != nullptr && !errand.asking) {
+            remove_due(errand);
+            make_due(errand, *to);
+        }
+    }
+}
+
+/* Makes an errand due at the node that has its slot by now, because `node` cannot be connected
+ * to.  Returns false if there is no other node. */
+bool send_elsewhere(Errand &errand, Node &node) {
+    Nodes &nodes = node.redis->client.nodes;
+    if (!nodes.is_cluster() || errand.asking || errand.hops >= kHopsMax) { return false; }
+
+    Node *to = nodes.route(errand);
+    if (to == &node || to == nullptr || !to->is_usable()) { return false; }
+
+    if (errand.hops++ == 0) { errand.since = ngx_current_msec; }
+
+    make_due(errand, *to);
+    return true;
+}
+
+/* Fails the due errands that cannot be sent to another node. */
+void fail_due(Node &node) {
+    for (Errand &errand : node.due) {
+        remove_due(errand);
+        if (!send_elsewhere(errand, node)) { fail(errand, Failure::kUnsent); }
+    }
+}
+
+/* Puts a call of due errands into the node's buffer.  Returns false if there is no memory. */
+bool send_call(Node &node) {
+    auto *call = create_call<ErrandCall>(call_ended);
+    if (call == nullptr) { return false; }
+
+    const ErrandKind &kind = *node.due.front().kind;
+    node.nask_calls += is_of_asks(kind);
+    call->kind = &kind;
+    call->errands.init();
+    for (Errand &errand : node.due) {
+        if (errand.kind->put != kind.put
+            || (is_of_asks(kind) ? !errand.kind->join(*call, errand) : call->nerrands != 0)) {
+            break;
+        }
+
+        remove_due(errand);
+        call->errands.push_back(errand);
+        call->nerrands++;
+        errand.state = ErrandState::kInCall;
+        if (errand.hops == 0) { errand.since = ngx_current_msec; }
+    }
+
+    const bool is_put = kind.put(node, *call);
+    if (!is_put) { call_ended(node, *call, nullptr); }
+    return is_put;
+}
+
+/* Returns true if a call of due errands must be sent, though other calls are under way. */
+bool is_call_due(const Node &node) {
+    if (node.nask_calls != 0 && node.unsent() >= kUnsentMax) { return false; }
+
+    const size_t most = node.ndue == node.npatient ? kPatientCalls : kCallsUnderWay;
+
+    return node.ndue >= kErrandsPerCall
+           || (node.ndue != 0 && (node.redis->client.nodes.is_cluster() || node.nask_calls < most));
+}
+
+void flush_due(Node &node) {
+    Redis &redis = *node.redis;
+    Nodes &nodes = redis.client.nodes;
+    /* this turn of the event loop may have taken long */
+    ngx_time_update();
+    begin_waits(redis.client, redis.settings.timeout);
+    if (nodes.is_cluster()) {
+        send_unrouted(redis.client);
+        reroute(node);
+    }
+
+    if (!node.is_wanted() && node.unsent() == 0) { return; }
+
+    const ngx_int_t rc = node.open();
+    if (rc == NGX_AGAIN) { return; }
+
+    if (rc != NGX_OK) {
+        fail_due(node);
+        return;
+    }
+
+    while (is_call_due(node)) {
+        if (!send_call(node)) {
+            node.fail(0, "no memory");
+            return;
+        }
+    }
+
+    node.send();
+    nodes.sent();
+}
+
+/* ---- errands that wait for a map of slots ---- */
+
+/* Returns the ms after which an errand fails that waits for a map. */
+ngx_msec_t patience_ms(const Redis &redis) {
+    return redis.settings.connect_timeout + redis.settings.timeout;
+}
+
+/* Fails the errands that have waited too long. */
+void fail_unrouted(Client &client) {
+    while (!client.unrouted.empty()) {
+        Errand &errand = client.unrouted.front();
+        const ngx_msec_t until = errand.since + patience_ms(*errand.redis);
+        const ngx_msec_int_t left = ms_until(until);
+        if (left > 0) {
+            ngx_add_timer(&client.unrouted_timer, static_cast<ngx_msec_t>(left));
+            return;
+        }
+
+        ErrandList::remove(errand);
+        fail(errand, Failure::kUnsent);
+    }
+}
+
+/* Makes an errand wait for a map of slots, and requests the map. */
+void wait_for_map(Errand &errand) {
+    Client &client = errand.redis->client;
+    errand.state = ErrandState::kUnrouted;
+    errand.since = ngx_current_msec;
+    client.unrouted.push_back(errand);
+    client.nodes.cluster->set_stale(nullptr);
+    client.nodes.cluster->route(0).post_flush();
+    if (!client.unrouted_timer.timer_set) {
+        ngx_add_timer(&client.unrouted_timer, patience_ms(*errand.redis));
+    }
+}
+
+} // namespace
+
+const ClientEvents kSenderEvents = {flush_due,
+                                    [](Node &node) {
+                                        add(&node.redis->client.calls->failed, 1);
+                                        fail_due(node);
+                                        send_unrouted(node.redis->client);
+                                    },
+                                    node_failed};
+
+void node_answered(Node &node) {
+    Redis &redis = *node.redis;
+    node.succeeded();
+    if (redis.shared->breaker.succeeded()) {
+        /* the level is that of the line about the failure, so that a log has both or none */
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "limit_sliding redis \"%V\" answers again",
+                      &redis.settings.name);
+    }
+}
+
+void node_failed(Node &node) {
+    Redis &redis = *node.redis;
+    Client &client = redis.client;
+    client.failed = ngx_current_msec;
+    if (client.nodes.is_cluster() && client.nodes.cluster->is_alive_without(node)) {
+        /* the other nodes still answer */
+        return;
+    }
+
+    if (redis.shared->breaker.failed(ngx_current_msec, static_cast<uint32_t>(ngx_random()))) {
+        add(&client.calls->opened, 1);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" has failed repeatedly, "
+                      "\"on_error %s\" applies until it answers again",
+                      &redis.settings.name,
+                      kOnErrorWords[index_of(redis.settings.on_error)].data());
+    }
+}
+
+bool must_wait(Errand &errand) {
+    Client &client = errand.redis->client;
+    if (client.npatient < kPatientMax) { return false; }
+
+    errand.state = ErrandState::kPatient;
+    client.patient.push_back(errand);
+    return true;
+}
+
+void send_patiently(Errand &errand) {
+    if (must_wait(errand)) { return; }
+
+    errand.is_patient = true;
+    errand.redis->client.npatient++;
+    send(errand);
+}
+
+void send(Errand &errand) {
+    Node *to = errand.redis->client.nodes.route(errand);
+    if (to != nullptr) {
+        make_due(errand, *to);
+    } else {
+        wait_for_map(errand);
+    }
+}
+
+void withdraw(Errand &errand) {
+    if (errand.state == ErrandState::kDue) {
+        remove_due(errand);
+    } else if (errand.state == ErrandState::kUnrouted || errand.state == ErrandState::kPatient) {
+        ErrandList::remove(errand);
+    }
+    make_idle(errand);
+}
+
+Errand &take_errand(ErrandCall &call) {
+    Errand &errand = call.errands.pop_front();
+    make_idle(errand);
+    return errand;
+}
+
+bool put_asking(Node &node) {
+    static constexpr Arg kAsking[] = {"ASKING"};
+    /* a server that refuses ASKING refuses the next command as well */
+    Call *asking = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
+    if (asking != nullptr && node.command(*asking, kAsking)) { return true; }
+
+    ngx_free(asking);
+    return false;
+}
+
+bool put_call(Node &node, ErrandCall &call, Span<const Arg> args) {
+    return (!call.errands.front().asking || put_asking(node)) && node.command(call, args);
+}
+
+void init_sender(Client &client) {
+    client.patient.init();
+    client.unrouted.init();
+    init_event<fail_unrouted>(client.unrouted_timer, client);
+}
+
+} // namespace limit_sliding
