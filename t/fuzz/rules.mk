@@ -14,8 +14,8 @@ FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/asks/script_call.cpp \
     src/redis/topology/cluster.cpp src/redis/topology/sentinel.cpp src/redis/wire/endpoint.cpp \
     $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard $(addprefix src/http/,json/*.cpp \
     keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rates_and_costs.cpp \
-    $(addprefix src/http/request/,suspend.cpp bans.cpp) \
-    $(addprefix src/http/conf/,written_key.cpp client_address.cpp zone.cpp) \
+    $(addprefix src/http/request/,suspend.cpp penalties.cpp) \
+    $(addprefix src/http/conf/,written_key.cpp client_address.cpp zone_conf.cpp) \
     src/http/response/headers.cpp
 NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_buf core/ngx_inet core/ngx_list \
     core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
