@@ -88,18 +88,18 @@ struct Asked {
 };
 
 void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, int64_t granted) {
-    CHECK(answer.state.limit >= 1 || answer.own.is_blocked());
+    CHECK(answer.state.limit >= 1 || answer.terms == Terms::kBlocked);
     CHECK(!is_settled(part.claim) || answer.lost <= part.claim.cost);
 
     for (int64_t turn = 0; turn < static_cast<int64_t>(ask.asked_units); turn += 1 + turn / 2) {
-        const bool has_state = !is_settled(part.claim) && answer.is_limited();
+        const bool has_state = !is_settled(part.claim) && answer.terms == Terms::kLimited;
         const auto before = static_cast<uint32_t>(std::min(turn, granted));
         const Verdict verdict
             = turn < granted && has_state
                   ? answer.state.describe(answer.policy, part.claim.cost, before, true,
                                           part.claim.purpose != Purpose::kConsume)
                   : describe_part(part, answer, before);
-        CHECK(answer.own.is_blocked() || verdict.limit == answer.state.limit);
+        CHECK(answer.terms == Terms::kBlocked || verdict.limit == answer.state.limit);
         if (!has_state) { continue; }
 
         const Policy &policy = answer.policy;

@@ -22,8 +22,8 @@ static Claim decided(const Policy *policy, const Verdict *verdict) {
     claim.limit = 100;
     claim.cost = 1;
 
-    claim.verdict = verdict;
-    claim.outcome = verdict->retry_after_ms == 0 ? Outcome::kAdmitted : Outcome::kRejected;
+    claim.decide(Standing::kGiven,
+                 verdict->retry_after_ms == 0 ? Outcome::kAdmitted : Outcome::kRejected, *verdict);
 
     return claim;
 }
@@ -206,7 +206,7 @@ static void waits_as_it_was_described(void **state) {
 
         claim.rejection.retry_after_ms = 0;
         assert_int_equal(claim.retry_after_ms(NOW_MS), policy.has_rings() ? 0 : wait_ms);
-        claim.owes = true;
+        claim.standing = Standing::kOwing;
         assert_int_equal(claim.retry_after_ms(NOW_MS), 0);
         free(zone);
     }

@@ -426,7 +426,7 @@ static void test_no_slot_for_a_debtor(void **state) {
 
     acquire(&claim, 1, now_ms);
     assert_int_equal(claim.outcome, Outcome::kRefused);
-    assert_false(claim.owes);
+    assert_true(claim.standing == Standing::kHere);
     assert_in_range(claim.retry_after_ms(now_ms), MINUTE_MS, MINUTE_MS + BEHIND_MS);
 
     Claim look = claim_of(zone, debts, &policy, 1, 10, 0);

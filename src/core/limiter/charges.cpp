@@ -71,7 +71,7 @@ uint64_t fill_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
     filled.limit = claim.pace();
     filled.purpose = Purpose::kConsume;
-    filled.verdict = nullptr;
+    filled.standing = Standing::kHere;
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         look_at_history(&filled, now_ms);
@@ -130,7 +130,7 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 }
 
 void record_rejected(Claim *claim, uint64_t now_ms) {
-    if (claim->cost == 0 || claim->owes) { return; }
+    if (claim->cost == 0 || claim->standing == Standing::kOwing) { return; }
 
     if (claim->policy->has_rings()) {
         record_attempt(claim, now_ms);

@@ -65,9 +65,11 @@ void Debtor::decide(Claim *claim, bool consumes) const {
     claim->state = whole.state;
     claim->outcome = whole.outcome;
 
-    claim->owes = !(pays && is_admitted(whole)) && claim->outcome != Outcome::kRefused;
     claim->rejection = {};
-    if (claim->owes) { claim->rejection = describe(*claim); }
+    if (!(pays && is_admitted(whole)) && claim->outcome != Outcome::kRefused) {
+        claim->standing = Standing::kOwing;
+        claim->rejection = describe(*claim);
+    }
 }
 
 uint64_t Debtor::add(uint64_t units, bool is_refilled) const {
@@ -124,7 +126,7 @@ Verdict Debtor::describe(const Claim &claim) const {
 
 template <Decide &by_history>
 void decide_with_debts(Claim *claim, uint64_t now_ms) {
-    claim->owes = false;
+    claim->standing = Standing::kHere;
 
     const bool consumes = by_history == consume_history;
     if (claim->debts->has_any() && decide_debtor(claim, consumes, now_ms)) { return; }

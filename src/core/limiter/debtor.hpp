@@ -52,7 +52,7 @@ private:
     Debt debt_;
 };
 
-/* Decides a claim of a zone that may have debts, and sets claim->owes.  `by_history` is
+/* Decides a claim of a zone that may have debts, and sets its standing.  `by_history` is
  * consume_history() or look_at_history(). */
 template <Decide &by_history>
 void decide_with_debts(Claim *claim, uint64_t now_ms);

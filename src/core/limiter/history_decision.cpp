@@ -254,10 +254,10 @@ Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 }
 
 double share(const Claim &claim, uint64_t now_ms) {
-    if (claim.verdict != nullptr || claim.owes) {
-        const Verdict &told = claim.owes ? claim.rejection : claim.told_verdict();
-        const auto full = static_cast<double>(claim.policy->capacity(told.limit));
-        return 1 - static_cast<double>(told.remaining) / full;
+    if (claim.standing != Standing::kHere) {
+        const Verdict &given = claim.is_here() ? claim.rejection : claim.given_verdict();
+        const auto full = static_cast<double>(claim.policy->capacity(given.limit));
+        return 1 - static_cast<double>(given.remaining) / full;
     }
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
     return with_algorithm(claim, now_ms,
@@ -268,10 +268,10 @@ Verdict Claim::describe(uint64_t now_ms) const {
     Verdict result; /* the only result, so that no copy is made */
     const bool admitted = is_admitted(*this);
 
-    if (owes) {
+    if (standing == Standing::kOwing) {
         result = rejection;
-    } else if (verdict != nullptr) {
-        result = told_verdict();
+    } else if (!is_here()) {
+        result = given_verdict();
     } else if (outcome == Outcome::kRefused) {
         result = {limit, 0, 0, state, state, 0};
     } else if (!admitted && policy->has_rings()) {
@@ -289,17 +289,17 @@ uint64_t Claim::window_ms(uint64_t now_ms) const {
 
 uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
     if (const uint64_t known = known_retry_after_ms(); known != 0) { return known; }
-    if (verdict != nullptr) { return verdict->retry_after_ms; }
+    if (!is_here()) { return verdict->retry_after_ms; }
     if (outcome == Outcome::kRefused) { return state; }
     if (is_admitted(*this)) { return 0; }
-    if (policy->has_rings() || owes) { return rejection.retry_after_ms; }
+    if (policy->has_rings() || standing == Standing::kOwing) { return rejection.retry_after_ms; }
     return with_algorithm(*this, now_ms, [&](const auto &algorithm) {
         return algorithm.retry_after_ms(state, cost);
     });
 }
 
 uint64_t Claim::delay_ms(uint64_t now_ms) const {
-    if (verdict != nullptr) { return verdict->delay_ms; }
+    if (!is_here()) { return verdict->delay_ms; }
     if (!is_queued(*this)) { return 0; }
     return Bucket(*policy, time_of(*this, now_ms), limit).delay_ms(state, cost);
 }

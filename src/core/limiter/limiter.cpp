@@ -40,7 +40,7 @@ bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
     bool admitted = true;
 
     for (size_t i = 0; i < n; i++) {
-        if (claims[i].verdict == nullptr) { look_of(claims[i])(&claims[i], now_ms); }
+        if (claims[i].is_here()) { look_of(claims[i])(&claims[i], now_ms); }
 
         admitted &= is_admitted(claims[i]);
     }
@@ -87,7 +87,7 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
 
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
     assert(n >= 1);
-    if (n > 1 || claims->verdict != nullptr) { return acquire_all(claims, n, now_ms); }
+    if (n > 1 || !claims->is_here()) { return acquire_all(claims, n, now_ms); }
     decide(claims, now_ms);
     return 0;
 }

@@ -39,11 +39,16 @@ struct Zone;
 class Debts;
 struct Hold;
 
-/* The kinds of Claim::verdict. */
-enum class VerdictKind : uint8_t {
-    kComplete = 0,
-    kLate, /* told_verdict() computes the verdict, because few requests read the verdict */
-    kBan   /* a ban of the key */
+/* Who decides a claim, or has decided it, and where its verdict is. */
+enum class Standing : uint8_t {
+    kHere = 0,  /* the memory of this node; describe() computes the verdict from the state */
+    kOwing,     /* the same, and the key owes: `rejection` */
+    kGiven,     /* Redis, a lease, a refusal or on_error: `*verdict` */
+    kGivenLate, /* Redis; given_verdict() computes `*verdict`, because few requests read it */
+    kBanned,    /* a ban of the key: `*verdict` */
+    kBlocked,   /* the limit "0": `*verdict` */
+    kUnlimited, /* the limit "off": `*verdict` */
+    kUnasked    /* nobody, because another claim rejects the request: `*verdict` */
 };
 
 /* A function that decides one claim, with or without consuming (history_decision.hpp). */
@@ -53,8 +58,9 @@ using Decide = void(Claim *claim, uint64_t now_ms);
 struct Limit;
 struct RemoteClaim;
 
-/* One limit of one request: the key, the cost and, once decided, the outcome.  acquire() sets
- * `owes` and the fields from `outcome` on, unless `verdict` is set; the caller sets the others. */
+/* One limit of one request: the key, the cost and, once decided, the outcome.  The caller sets the
+ * fields before `outcome`.  If the claim is_here(), acquire() sets the others, and `standing` if
+ * `debts` is not null. */
 struct Claim {
     Zone *zone;
     const Policy *policy;
@@ -66,10 +72,8 @@ struct Claim {
     bool is_own;  /* the limit or window differs from the directive's, so functions prepared for
                      the directive do not apply */
     bool records; /* the cost is recorded even if the claim rejects */
-    VerdictKind verdict_kind; /* valid if `verdict` is not null */
-    bool owes; /* the key owes after the decision, and `rejection` describes the key; valid if
-                  `debts` is not null */
-    const Verdict *verdict; /* the verdict if Redis or a ban has decided, else null */
+    Standing standing;
+    const Verdict *verdict; /* valid unless the claim is_here() */
     Limit *directive;       /* of the caller; the core does not read it */
     RemoteClaim *remote;    /* of the caller; null if the claim does not ask Redis */
     SlotCounts *counts;     /* statistics of slots; null: the counters in the zone */
@@ -87,20 +91,27 @@ struct Claim {
     /* Returns Zone::hash() of the key. */
     uint64_t key_hash() const { return hash ^ policy->salt; }
 
-    /* Returns the verdict of Redis or of a ban, which has decided the claim. */
-    const Verdict &told_verdict() const {
-        if (verdict_kind == VerdictKind::kLate) { complete(*this); }
+    /* Returns true if the memory of this node decides the claim, or has decided it. */
+    bool is_here() const { return standing <= Standing::kOwing; }
+
+    /* Decides the claim by a verdict, which must live as long as the claim. */
+    void decide(Standing by, Outcome how, const Verdict &given) {
+        standing = by;
+        outcome = how;
+        verdict = &given;
+    }
+
+    /* Returns the verdict of a claim that is not decided here. */
+    const Verdict &given_verdict() const {
+        if (standing == Standing::kGivenLate) { complete(*this); }
         return *verdict;
     }
 
     /* Computes a late verdict, unless that was done.  The client of Redis sets the function. */
     inline static void (*complete)(const Claim &claim) = nullptr;
 
-    /* Returns true if the verdict is a ban of the key. */
-    bool is_banned() const { return verdict_kind == VerdictKind::kBan; }
-
     /* Returns true if the core decides the claim and consumes its cost. */
-    bool consumes() const { return purpose == Purpose::kConsume && verdict == nullptr; }
+    bool consumes() const { return purpose == Purpose::kConsume && is_here(); }
 
     /* Returns the units of a debt that each window pays: the limit of the key's override, else the
      * zone's limit.  The limit of the directive applies only if the zone has none. */
@@ -141,7 +152,7 @@ struct Claim {
 
     /* Returns the wait in ms if the decision has computed it, else 0. */
     uint64_t known_retry_after_ms() const {
-        return verdict == nullptr && outcome == Outcome::kRejected ? rejection.retry_after_ms : 0;
+        return is_here() && outcome == Outcome::kRejected ? rejection.retry_after_ms : 0;
     }
 
     /* Returns the delay by a leaky bucket in ms; 0 if the claim consumed nothing. */

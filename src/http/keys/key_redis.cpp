@@ -88,7 +88,7 @@ ngx_int_t command(KeyRequest &key) {
 ngx_int_t end_look(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
-    key.verdict = key.claim.told_verdict();
+    key.verdict = key.claim.given_verdict();
     key.own = key.remote.own;
 
     if (key.step == key.kLooks && key.method == NGX_HTTP_POST && key.charge.takes
@@ -111,7 +111,7 @@ ngx_int_t look_again(KeyRequest &key) {
 
 ngx_int_t end_command(KeyRequest &key) {
     if (key.waiter.told == Told::kRejected && key.charge.takes) {
-        return reject_take(key, key.claim.told_verdict().retry_after_ms)
+        return reject_take(key, key.claim.given_verdict().retry_after_ms)
                    ? look_again(key)
                    : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

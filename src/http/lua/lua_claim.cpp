@@ -65,7 +65,7 @@ void account(const LuaCall &call, Claim &claim, LuaClaim &memory) {
         return;
     }
 
-    const bool is_unlimited = claim.remote != nullptr && remote_of(claim).own.is_unlimited();
+    const bool is_unlimited = claim.standing == Standing::kUnlimited;
     const bool waits = call.zone->queues && claim.delay_ms(ngx_current_msec) != 0;
     count_request(zone, is_unlimited ? kCountUnlimited : waits ? kCountDelayed : kCountPassed);
 }
@@ -162,7 +162,7 @@ void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding
     if (claim.remote == nullptr) { return; }
 
     verdict->source_number = static_cast<unsigned char>(index_of(remote_of(claim).source));
-    if (remote_of(claim).own.is_unlimited()) {
+    if (claim.standing == Standing::kUnlimited) {
         verdict->limit_number = HUGE_VAL;
         verdict->remaining_number = HUGE_VAL;
     }
@@ -170,7 +170,7 @@ void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding
 
 bool settle_here(const LuaCall &call, const Claim &claim) {
     /* A blocked key counts nothing. */
-    if (claim.verdict != nullptr) { return true; }
+    if (!claim.is_here()) { return true; }
 
     const bool is_charge = call.operation == kLuaCharge;
     uint64_t units = call.units;

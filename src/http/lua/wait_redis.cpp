@@ -123,7 +123,7 @@ LuaCode begin_decision(Wait &wait, limit_sliding_verdict *verdict) {
     if (!begin_claim(wait.call, claim_of(wait), wait.memory, verdict, &code)) { return code; }
 
     Claim &claim = claim_of(wait);
-    if (!decide_by_ban(wait.call, claim, wait.memory) && claim.verdict == nullptr
+    if (!decide_by_ban(wait.call, claim, wait.memory) && claim.is_here()
         && wait.call.operation == kLuaPeek && look_at_leases(claim)) {
         conclude(wait.call, claim, wait.memory, verdict);
         return kLuaDone;
@@ -139,7 +139,7 @@ LuaCode begin_decision(Wait &wait, limit_sliding_verdict *verdict) {
 bool make_settled(Wait &wait, LuaCode *code) {
     Claim &claim = claim_of(wait);
     *code = make_claim(wait);
-    if (*code != kLuaDone || wait.memory.is_unlimited || claim.verdict != nullptr) { return false; }
+    if (*code != kLuaDone || wait.memory.is_unlimited || !claim.is_here()) { return false; }
 
     const Override own = remote_of(claim).zone->told->find(claim.key_hash());
     if (own.is_limited()) {
@@ -264,7 +264,7 @@ LuaCode begin_units(Wait &wait, limit_sliding_verdict *verdict) {
     }
 
     complete_held(claim);
-    const bool is_decided = claim.verdict != nullptr || hold_units(claim, &wait.remote.waiter);
+    const bool is_decided = !claim.is_here() || hold_units(claim, &wait.remote.waiter);
     return is_decided ? end_units(wait, verdict) : kLuaWaits;
 }
 

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "core/policy/override.hpp"
+#include "core/policy/terms.hpp"
 #include "http/conf/zone_conf.hpp"
 #include "ngx/ngx.hpp"
 
@@ -18,16 +18,13 @@ namespace limit_sliding {
     return overrides.count() != 0 && overrides.find(hash, now_s, own);
 }
 
-/* Memory that a claim with an override points to. */
-struct OverriddenParts {
-    Policy policy;   /* of a window that is not the zone's */
-    Verdict verdict; /* of an override of "0" */
-};
+using OverriddenParts = TermsRoom;
 
-/* Applies an override, which is set and not "off", to a claim of the zone.  An override of "0"
- * rejects the claim for ever.  The parts must live as long as the claim. */
-void apply_override(const ZoneConf &zone, const Override &own, Claim &claim,
-                    OverriddenParts &parts);
+/* Applies an override to a claim of the zone. */
+inline void apply_override(const ZoneConf &zone, const Override &own, Claim &claim,
+                           OverriddenParts &parts) {
+    (void)apply_override(claim, zone.policy, own, &parts);
+}
 
 /* The same with memory of a pool.  Returns false if there is no memory. */
 bool apply_override(ngx_pool_t *pool, const ZoneConf &zone, const Override &own, Claim &claim);

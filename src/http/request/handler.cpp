@@ -134,13 +134,13 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 [[gnu::noinline]] ngx_int_t apply_own(ngx_http_request_t *r, ZoneConf &zone, const Override &own,
                                       Claim &claim) {
     /* Most overrides are numbers alone, and most requests have no rates. */
-    if (own.is_limited() && !own.window.is_given() && !claim.is_own) {
+    if (terms_of(own) == Terms::kLimited && !own.window.is_given() && !claim.is_own) {
         claim.limit = own.limit;
         claim.is_own = true;
         return NGX_OK;
     }
 
-    if (own.is_unlimited()) { return decline(r, zone); }
+    if (terms_of(own) == Terms::kUnlimited) { return decline(r, zone); }
 
     return apply_override(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
 }
@@ -350,7 +350,7 @@ private:
             if (n != 0) { add_rejections(r_, claim, n); }
         } else if (delay_ms > 0) {
             count = is_dry_run() ? kCountDelayedDryRun : kCountDelayed;
-        } else if (!kSingle && claim.remote != nullptr && remote_of(claim).own.is_unlimited()) {
+        } else if (!kSingle && claim.standing == Standing::kUnlimited) {
             count = kCountUnlimited;
         }
 
@@ -372,7 +372,7 @@ private:
 
     /* Lets the longest ban describe the request; the ban may have begun with this request. */
     void describe_ban(Claim &claim) const {
-        if (claim.is_banned()
+        if (claim.standing == Standing::kBanned
             && claim.retry_after_ms(ctx_.now_ms) > ctx_.described->retry_after_ms(ctx_.now_ms)) {
             ctx_.described = &claim;
         }

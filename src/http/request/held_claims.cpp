@@ -20,7 +20,7 @@ bool hold_here(Claim &claim, uint64_t limit) {
     remote.verdict = local.describe(ngx_current_msec);
     remote.source = Source::kLocal;
     claim.limit = limit;
-    set_told(claim, local.outcome);
+    decide_remotely(claim, local.outcome);
     release_units(remote);
     return false;
 }
@@ -28,7 +28,7 @@ bool hold_here(Claim &claim, uint64_t limit) {
 /* Holds units that Redis has granted in this node's memory as well.  They exceed the limit there
  * only if on_error has admitted requests, or if another worker knows another limit of the key. */
 void hold_granted(Claim &claim) {
-    (void)hold_here(claim, remote_of(claim).own.is_unlimited() ? kUnlimited : claim.limit);
+    (void)hold_here(claim, claim.standing == Standing::kUnlimited ? kUnlimited : claim.limit);
 }
 
 /* Returns the units that are left in this node's memory under the limit. */
@@ -51,24 +51,26 @@ void hold_away(Claim &claim) {
 
     remote.own = remote.zone->told->find(claim.key_hash());
     remote.source = Source::kFallback;
-    verdict = verdict_of(remote.own.is_limited() ? remote.own.limit : claim.limit, 0);
+    const Terms terms = terms_of(remote.own);
+    verdict = verdict_of(limit_under(remote.own, claim.limit), 0);
     if (on_error == OnError::kDeny) {
         verdict.retry_after_ms = kBreakerIntervalMs;
-        set_told(claim, Outcome::kRejected);
+        decide_remotely(claim, Outcome::kRejected);
         return;
     }
 
-    const bool allows = on_error == OnError::kAllow || remote.own.is_unlimited();
-    if (!allows && remote.own.is_blocked()) {
+    const bool allows = on_error == OnError::kAllow || terms == Terms::kUnlimited;
+    if (!allows && terms == Terms::kBlocked) {
         verdict = blocked_verdict(claim.cost);
-        set_told(claim, Outcome::kRejected);
+        decide_remotely(claim, Outcome::kRejected, Standing::kBlocked);
         return;
     }
 
     if (!hold_here(claim, allows ? kUnlimited : verdict.limit)) { return; }
 
     verdict.remaining = allows ? verdict.limit : remaining_here(claim, verdict.limit);
-    set_told(claim, Outcome::kAdmitted);
+    decide_remotely(claim, Outcome::kAdmitted,
+                    terms == Terms::kUnlimited ? Standing::kUnlimited : Standing::kGiven);
     note_units(claim);
 }
 

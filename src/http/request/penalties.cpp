@@ -23,7 +23,7 @@ namespace {
         (void)find_override(zone, hash, &own);
     }
 
-    if (own.is_unlimited()) { return NGX_OK; }
+    if (terms_of(own) == Terms::kUnlimited) { return NGX_OK; }
 
     return !own.is_set() || apply_override(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
 }
@@ -92,9 +92,7 @@ template <class KeyOf>
 [[gnu::always_inline]] inline void set_ban(const Ban &ban, uint64_t excess, Verdict &verdict,
                                            Claim &claim) {
     verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
-    claim.verdict = &verdict;
-    claim.outcome = Outcome::kRejected;
-    claim.verdict_kind = VerdictKind::kBan;
+    claim.decide(Standing::kBanned, Outcome::kRejected, verdict);
 }
 
 /* Counts a rejection by a limit, in a zone with penalties.  If a ban begins, rejects the claim by
@@ -156,7 +154,7 @@ template <class KeyOf>
     /* A key was not over its limit if the zone was full, or if Redis did not answer. */
     if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
 
-    if (claim.is_banned()) {
+    if (claim.standing == Standing::kBanned) {
         count_banned(key_of, claim);
         return;
     }
@@ -169,9 +167,7 @@ template <class KeyOf>
     sample_offender(key_of, claim);
 
     /* A blocked key needs no ban. */
-    const bool is_blocked
-        = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
-    if (!is_blocked) { count_towards_ban(key_of, claim); }
+    if (claim.standing != Standing::kBlocked) { count_towards_ban(key_of, claim); }
 }
 
 } // namespace
@@ -201,7 +197,7 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
     }
 
     /* A blocked key is rejected after the ban as well, so no Retry-After would be true. */
-    if (claim.verdict != nullptr) { return NGX_OK; }
+    if (!claim.is_here()) { return NGX_OK; }
 
     /* A single claim is never moved, so `verdict` may point into the claim. */
     auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
@@ -224,12 +220,12 @@ bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdic
 
     if (zone.is_remote()) {
         const auto own = zone.remote.told->find(claim.key_hash());
-        if (own.is_unlimited()) { return false; }
+        if (terms_of(own) == Terms::kUnlimited) { return false; }
 
         if (own.is_set()) { apply_override(zone, own, claim, parts); }
     }
 
-    if (claim.verdict == nullptr) { set_ban(ban, claim.cost * 1000, verdict, claim); }
+    if (claim.is_here()) { set_ban(ban, claim.cost * 1000, verdict, claim); }
 
     return true;
 }

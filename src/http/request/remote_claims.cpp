@@ -42,7 +42,7 @@ void release_all(Span<Claim> claims) {
 /* Also counts the units that Redis admits in this node's memory, in case Redis fails later. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (const auto &remote : remotes) {
-        if (remote.purpose == Purpose::kConsume && !remote_of(remote).own.is_unlimited()) {
+        if (remote.purpose == Purpose::kConsume && remote.standing != Standing::kUnlimited) {
             auto claim = as_local(remote);
             (void)acquire(&claim, 1, now_ms);
         }
@@ -58,8 +58,6 @@ Verdict refused_verdict(const Refusal &refusal, uint64_t now_ms) {
 /* Describes a claim that is undecided because another claim rejects: by the last reply about its
  * key, else by this node's count. */
 Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
-    uint64_t limit = claim.limit;
-
     if (claim.remote != nullptr) {
         const auto &zone = *remote_of(claim).zone;
         know_window(claim);
@@ -69,15 +67,12 @@ Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
             return refused_verdict(refusal, now_ms);
         }
 
-        const auto own = zone.told->find(claim.key_hash());
-        if (own.is_unlimited()) { return unlimited_verdict(*claim.policy, limit); }
-
-        if (own.is_blocked()) { return blocked_verdict(claim.cost); }
-
-        limit = own.is_set() ? own.limit : limit;
+        if (apply_known(claim, zone.told->find(claim.key_hash())) != Terms::kLimited) {
+            return *claim.verdict;
+        }
     }
 
-    auto look = as_local(claim, limit);
+    auto look = as_local(claim);
     look.purpose = Purpose::kLook;
     (void)acquire(&look, 1, now_ms);
     return look.describe(now_ms);
@@ -96,18 +91,19 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
         return false;
     }
 
+    const bool is_blocked = refusal.limit == 0;
     const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
     verdict = refused_verdict(refusal, now_ms);
     verdict.excess = over * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
-    if (refusal.limit == 0) {
+    if (is_blocked) {
         verdict = blocked_verdict(claim.cost);
     } else if (verdict.reset_ms == 0) {
         verdict.reset_ms = verdict.retry_after_ms;
     }
 
     remote.source = Source::kCache;
-    set_told(claim, Outcome::kRejected);
+    decide_remotely(claim, Outcome::kRejected, is_blocked ? Standing::kBlocked : Standing::kGiven);
     return true;
 }
 
@@ -142,21 +138,21 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
 
         *verdict = describe_undecided(claim, ctx.now_ms);
         claim.limit = verdict->limit;
-        claim.verdict = verdict;
+        claim.decide(Standing::kUnasked, Outcome::kUndecided, *verdict);
     }
 
     return account_all(ctx, {all.begin(), n});
 }
 
 /* Returns true if a ban, a rate "0" or an override "0" has rejected the claim already. */
-bool is_blocked(const Claim &claim) { return claim.verdict != nullptr && !is_admitted(claim); }
+bool is_turned_away(const Claim &claim) { return !claim.is_here() && !is_admitted(claim); }
 
 /* Rejects a request with blocked claims, so that Redis need not be asked about the others. */
 Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     for (auto &claim : all) {
         if (claim.remote != nullptr) { remote_of(claim).source = Source::kLocal; }
 
-        if (!is_blocked(claim)) { claim.outcome = Outcome::kUndecided; }
+        if (!is_turned_away(claim)) { claim.outcome = Outcome::kUndecided; }
     }
 
     return refuse(r, ctx, all, {});
@@ -176,29 +172,27 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
     return account_all(ctx, claims.all);
 }
 
-/* Decides a claim by on_error.  Returns false if this node's memory must decide the claim. */
-bool decide_unasked(Claim &claim) {
+/* Decides a claim by on_error, or leaves the claim to this node's memory. */
+void decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
     const Override own = remote.zone->told->find(claim.key_hash());
     remote.source = Source::kFallback;
     if (*remote.zone->on_error == OnError::kLocal) {
-        const bool is_decided = apply_told(claim, own);
-        if (!is_decided) { claim = as_local(claim); }
-
-        return is_decided;
+        if (apply_known(claim, own) == Terms::kLimited) { claim = as_local(claim); }
+        return;
     }
 
     remote.own = own;
     set_window(claim, own);
-    if (own.is_limited()) { claim.limit = own.limit; }
-
+    claim.limit = limit_under(own, claim.limit);
     const bool admits = *remote.zone->on_error == OnError::kAllow;
     verdict = verdict_of(claim.limit, admits ? claim.policy->capacity(claim.limit) : 0,
                          admits ? 0 : kBreakerIntervalMs);
     verdict.retry_after_ms = verdict.reset_ms;
-    set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
-    return true;
+    const bool is_unlimited = admits && terms_of(own) == Terms::kUnlimited;
+    decide_remotely(claim, admits ? Outcome::kAdmitted : Outcome::kRejected,
+                    is_unlimited ? Standing::kUnlimited : Standing::kGiven);
 }
 
 /* Decides the claims of each Redis that is known not to answer by on_error, and moves them to the
@@ -207,7 +201,7 @@ void decide_away(JointClaims &claims) {
     for (auto &claim : claims.remote()) {
         if (!is_away(*remote_of(claim).zone->redis)) { continue; }
 
-        (void)decide_unasked(claim);
+        decide_unasked(claim);
         std::rotate(claims.remote().begin(), &claim, &claim + 1);
         claims.nlocal++;
     }
@@ -218,7 +212,7 @@ Decision fall_back(Context &ctx, const JointClaims &claims) {
     ctx.now_ms = ngx_current_msec;
 
     for (auto &claim : claims.remote()) {
-        if (claim.outcome == Outcome::kUndecided) { (void)decide_unasked(claim); }
+        if (claim.outcome == Outcome::kUndecided) { decide_unasked(claim); }
     }
 
     if (acquire_all(claims.remote(), ctx.now_ms)) {
@@ -311,7 +305,7 @@ Decision decide_all(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
         if (!get_wait(r, ctx)) { return Decision::kFailed; }
 
         auto &wait = *ctx.wait;
-        if (claim.verdict == nullptr && !hold_units(claim, &wait.waiter)) {
+        if (claim.is_here() && !hold_units(claim, &wait.waiter)) {
             wait.claims.all = all;
             wait.holds = true;
             return suspend(r, write_handler, &wait) ? Decision::kAsked : Decision::kFailed;
@@ -320,7 +314,7 @@ Decision decide_all(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
         if (is_admitted(claim)) { continue; }
 
         for (auto &other : all) {
-            if (other.verdict == nullptr) { other.outcome = Outcome::kUndecided; }
+            if (other.is_here()) { other.outcome = Outcome::kUndecided; }
         }
         return refuse(r, ctx, all, {});
     }
@@ -370,7 +364,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 
     JointClaims claims = {all, static_cast<size_t>(first - all.begin())};
 
-    if (std::any_of(all.begin(), all.end(), is_blocked)) { return refuse_blocked(r, ctx, all); }
+    if (std::any_of(all.begin(), all.end(), is_turned_away)) { return refuse_blocked(r, ctx, all); }
 
     if (spend_leases(claims.remote())) { return decide_by_leases(r, ctx, claims); }
 
@@ -394,7 +388,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 }
 
 Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
-    const bool is_decided = std::any_of(all.begin(), all.end(), is_blocked);
+    const bool is_decided = std::any_of(all.begin(), all.end(), is_turned_away);
     return conclude(all, is_decided ? decide_remote(r, ctx, all) : decide_all(r, ctx, all));
 }
 
@@ -439,12 +433,10 @@ void record_remote(Claim &claim) {
     auto &remote = remote_of(claim);
 
     /* A blocked key counts nothing. */
-    if (remote.source == Source::kLocal || (claim.verdict != nullptr && claim.limit == 0)) {
-        return;
-    }
+    if (remote.source == Source::kLocal || claim.standing == Standing::kBlocked) { return; }
 
     if (remote.source == Source::kFallback) {
-        if (claim.verdict == nullptr) { record_rejected(&claim, ngx_current_msec); }
+        if (claim.is_here()) { record_rejected(&claim, ngx_current_msec); }
         return;
     }
 
@@ -465,7 +457,7 @@ void record_remote(Claim &claim) {
 
     /* Redis was not asked: it now records the rejected cost, and the request does not wait. */
     auto asked = claim;
-    asked.verdict = nullptr;
+    asked.standing = Standing::kHere;
     asked.limit = remote.asked_limit;
     ask_redis({&asked, 1}, nullptr);
 }
@@ -476,7 +468,7 @@ void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
         return;
     }
 
-    if (remote_of(claim).own.is_unlimited()) { return; }
+    if (claim.standing == Standing::kUnlimited) { return; }
 
     /* This node's memory decides while Redis does not answer, so it is settled as well.  It has
      * reserved nothing if on_error=allow has admitted the claim. */
@@ -485,7 +477,7 @@ void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
 
     if (cost > here) {
         charge(local, cost - here, ngx_current_msec);
-    } else if (claim.verdict == nullptr) {
+    } else if (claim.is_here()) {
         refund(local, here - cost, admitted_ms, ngx_current_msec);
     } else if (!is_past(local, admitted_ms, ngx_current_msec)) {
         give_back(local, here - cost, ngx_current_msec);

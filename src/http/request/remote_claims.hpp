@@ -66,11 +66,14 @@ void record_remote(Claim &claim);
 
 /* Does the same for any decided claim, in Redis or not, if it rejects and its rejection counts. */
 inline void record_rejection(Claim &claim, uint64_t now_ms) {
-    if (!claim.records || claim.is_banned() || claim.outcome != Outcome::kRejected) { return; }
+    if (!claim.records || claim.standing == Standing::kBanned
+        || claim.outcome != Outcome::kRejected) {
+        return;
+    }
 
     if (kHasRedis && claim.remote != nullptr) {
         record_remote(claim);
-    } else if (claim.verdict == nullptr) {
+    } else if (claim.is_here()) {
         record_rejected(&claim, now_ms);
     }
 }

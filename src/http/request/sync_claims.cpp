@@ -7,34 +7,6 @@
 #include "redis/sync/sync.hpp"
 
 namespace limit_sliding {
-namespace {
-
-/* Returns true if this node counts the units of the claim: the key is neither unlimited nor
- * blocked. */
-bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
-
-} // namespace
-
-[[gnu::noinline]] bool apply_told(Claim &claim, const Override &own) {
-    auto &remote = remote_of(claim);
-    remote.own = own;
-    set_window(claim, own);
-    if (own.is_unlimited()) {
-        remote.verdict = unlimited_verdict(*claim.policy, claim.limit);
-        set_told(claim, Outcome::kAdmitted);
-        return true;
-    }
-
-    if (own.is_blocked()) {
-        remote.verdict = blocked_verdict(claim.cost);
-        set_told(claim, Outcome::kRejected);
-        return true;
-    }
-
-    if (own.is_set()) { claim.limit = own.limit; }
-
-    return false;
-}
 
 void complete_synced(Claim &claim) {
     auto &remote = remote_of(claim);
@@ -42,24 +14,24 @@ void complete_synced(Claim &claim) {
     remote.asked_limit = claim.limit;
 
     /* A ban, or the rate "0" of the request, may have rejected the claim. */
-    if (!is_counted(claim)) { return; }
+    if (!claim.is_here()) { return; }
 
     const OverrideCache &told = *remote.zone->told;
     const Override own = told.has_overrides() ? told.find(claim.key_hash()) : Override{};
-    if (own.is_set()) { (void)apply_told(claim, own); }
+    if (own.is_set()) { (void)apply_known(claim, own); }
 
     claim.fit_core();
 }
 
 void tell_synced(Span<Claim> claims, bool admitted) {
     for (const auto &claim : claims) {
-        if (!is_synced(claim) || claim.is_banned()) { continue; }
+        if (!is_synced(claim) || claim.standing == Standing::kBanned) { continue; }
 
         /* Redis would take the limit 0 of a request with the rate "0" for no limit. */
         auto &remote = remote_of(claim);
         if (remote.asked_limit == 0 || remote.is_pending) { continue; }
 
-        remote.is_pending = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
+        remote.is_pending = admitted && claim.is_here() && claim.purpose == Purpose::kConsume;
         sync_redis(claim, remote.is_pending ? static_cast<int64_t>(claim.cost) : 0);
     }
 }
@@ -74,7 +46,7 @@ void untell_synced(Span<Claim> claims) {
 }
 
 void count_synced(Claim claim) {
-    if (!is_counted(claim)) { return; }
+    if (!claim.is_here()) { return; }
 
     (void)acquire(&claim, 1, ngx_current_msec);
     sync_redis(claim, is_admitted(claim) ? static_cast<int64_t>(claim.cost) : 0);
@@ -82,7 +54,7 @@ void count_synced(Claim claim) {
 
 void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     const auto now_ms = ngx_current_msec;
-    if (!is_counted(claim) || cost == reserved) { return; }
+    if (!claim.is_here() || cost == reserved) { return; }
 
     if (cost > reserved) {
         const auto lost = charge(claim, cost - reserved, now_ms);

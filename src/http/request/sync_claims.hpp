@@ -19,10 +19,6 @@ inline bool is_asked(const Claim &claim) {
     return claim.remote != nullptr && !is_synced(claim) && !claim.policy->is_in_flight();
 }
 
-/* Applies the override of the claim's key that Redis has sent last.  Returns true if that decides
- * the claim, because the override is "off" or "0". */
-bool apply_told(Claim &claim, const Override &own);
-
 /* Completes a claim with "sync=", which has its RemoteClaim. */
 void complete_synced(Claim &claim);
 

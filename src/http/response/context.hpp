@@ -32,7 +32,7 @@ inline Limit &limit_of(const Claim &claim) { return *static_cast<Limit *>(claim.
 /* Returns true if on_error decided the claim because Redis did not answer.  Returns false if
  * on_error=local left the claim to this node's memory: such a rejection may start a ban. */
 inline bool is_fallback(const Claim &claim) {
-    return claim.remote != nullptr && claim.verdict != nullptr && !claim.is_banned()
+    return claim.remote != nullptr && !claim.is_here() && claim.standing != Standing::kBanned
            && remote_of(claim).source == Source::kFallback;
 }
 

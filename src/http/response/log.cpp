@@ -147,7 +147,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
                  verdict.excess / 1000, verdict.excess % 1000, &zone.name);
     }
 
-    if (claim.is_banned()) {
+    if (claim.standing == Standing::kBanned) {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests%s, banned for %uLs by zone \"%V\"", dry_run_words(limit),
                  seconds(verdict.retry_after_ms), &zone.name);

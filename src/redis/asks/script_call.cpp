@@ -390,9 +390,9 @@ bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
         if (!told->own.window.is_given()) { return false; }
     }
 
-    const uint64_t limit = told->own.is_blocked()   ? 0
-                           : told->own.is_limited() ? told->own.limit
-                                                    : part.claim.limit;
+    told->terms = terms_of(told->own);
+    const uint64_t limit
+        = told->terms == Terms::kBlocked ? 0 : limit_under(told->own, part.claim.limit);
     if (limit > part.claim.policy->limit_max(true)) { return false; }
 
     told->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
@@ -400,10 +400,12 @@ bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
         = with_window(*part.zone->policy, told->own.is_set() ? told->own.window : part.window);
     if ((code & kScriptDebt) != 0) {
         const int64_t units = take(), from = take();
-        if (!told->is_limited() || !is_remote_debt(told->policy, units, from)) { return false; }
+        if (told->terms != Terms::kLimited || !is_remote_debt(told->policy, units, from)) {
+            return false;
+        }
 
         told->state.debt = {static_cast<uint64_t>(units), static_cast<uint64_t>(from),
-                            told->own.is_limited() ? told->own.limit : part.pace};
+                            limit_under(told->own, part.pace)};
     }
     return true;
 }
@@ -418,7 +420,7 @@ bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *
 
     if (told->is_foreign) { return granted == 0; }
 
-    if (!told->is_limited()) { return !told->own.is_blocked() || granted == 0; }
+    if (told->terms != Terms::kLimited) { return told->terms == Terms::kUnlimited || granted == 0; }
 
     RemoteState &state = told->state;
     if (told->policy.algorithm == Algorithm::kCounter) {
@@ -445,21 +447,21 @@ bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *
 
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before) {
     const Claim &claim = part.claim;
-    if (answer.own.is_blocked() && !is_settled(claim)) { return blocked_verdict(claim.cost); }
-
-    if (!answer.is_unlimited() && !is_settled(claim)) {
-        auto describe = [&](uint64_t rejected) {
-            return answer.state.describe(answer.policy, claim.cost, before, false,
-                                         claim.purpose != Purpose::kConsume, rejected);
-        };
-
-        const Verdict verdict = describe(0);
-        return verdict.retry_after_ms != 0 && answer.rejected != 0
-                   ? describe(answer.rejected * claim.cost)
-                   : verdict;
+    if (is_settled(claim) || answer.terms == Terms::kUnlimited) {
+        return unlimited_verdict(answer.policy, answer.state.limit);
     }
 
-    return unlimited_verdict(answer.policy, answer.state.limit);
+    if (answer.terms == Terms::kBlocked) { return blocked_verdict(claim.cost); }
+
+    auto describe = [&](uint64_t rejected) {
+        return answer.state.describe(answer.policy, claim.cost, before, false,
+                                     claim.purpose != Purpose::kConsume, rejected);
+    };
+
+    const Verdict verdict = describe(0);
+    return verdict.retry_after_ms != 0 && answer.rejected != 0
+               ? describe(answer.rejected * claim.cost)
+               : verdict;
 }
 
 } // namespace limit_sliding

@@ -25,13 +25,9 @@ bool is_due_once(ngx_atomic_t &after_ms);
 
 /* The answer about one key. */
 struct PartAnswer {
-    bool is_unlimited() const { return own.is_unlimited(); }
-
-    /* Returns true if Redis has counted by a limit. */
-    bool is_limited() const { return !own.is_unlimited() && !own.is_blocked(); }
-
     RemoteState state;
     Override own;      /* override of the key */
+    Terms terms;       /* its terms; Redis has counted if they are kLimited */
     bool is_malformed; /* the override is malformed, and the requested limit was in force */
     bool is_foreign;   /* the state has a format of another version, and was not decided */
     Policy policy;     /* policy of the window in force */

@@ -64,7 +64,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     for (const AskPart &part : ask.parts) {
         const PartAnswer &part_told = *told++;
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim) || !part_told.is_limited()) { continue; }
+        if (!can_lease(*part.zone, claim) || part_told.terms != Terms::kLimited) { continue; }
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
@@ -100,8 +100,8 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
         const PartAnswer &part = answer.parts[i];
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
-        wait_ms
-            = part.own.is_blocked() ? kRefusalMs : part.state.refused_ms(part.policy, verdicts[i]);
+        wait_ms = part.terms == Terms::kBlocked ? kRefusalMs
+                                                : part.state.refused_ms(part.policy, verdicts[i]);
         if (wait_ms == kNever || ms_until(sent + wait_ms) <= 0) { wait_ms = 0; }
 
         refused = refused || wait_ms;
@@ -121,12 +121,11 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
 void admit(Claim &claim, const RemoteState &state, uint32_t before) {
     RemoteClaim &remote = remote_of(claim);
     remote.verdict = {state.limit, 0, 0, 0, 0, 0};
-    set_told(claim, Outcome::kAdmitted);
+    decide_remotely(claim, Outcome::kAdmitted, Standing::kGivenLate);
     remote.found = state;
     remote.found.values = remote.values;
     remote.before = before;
     std::copy_n(state.values, remote_values(*claim.policy, state.values[0]), remote.values);
-    claim.verdict_kind = VerdictKind::kLate;
     if (claim.policy->algorithm == Algorithm::kLeakyBucket) { complete_verdict(claim); }
 }
 
@@ -145,7 +144,7 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         }
 
         remote.own = told.own;
-        if (admitted && told.is_limited() && !is_settled(claim)) {
+        if (admitted && told.terms == Terms::kLimited && !is_settled(claim)) {
             admit(claim, told.state, before);
             continue;
         }
@@ -153,7 +152,8 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         remote.verdict = describe_part(ask.parts[i], told, before);
 
         bool rejects = !admitted && remote.verdict.retry_after_ms;
-        set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);
+        decide_remotely(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted,
+                        standing_under(told.terms, Standing::kGiven));
         rejected = rejected || rejects;
     }
 
@@ -250,7 +250,7 @@ void return_leases(Span<Claim> claims) {
 void describe_leases(Span<Claim> claims) {
     for (Claim &claim : claims) {
         remote_of(claim).source = Source::kLease;
-        set_told(claim, Outcome::kAdmitted);
+        decide_remotely(claim, Outcome::kAdmitted);
     }
 }
 

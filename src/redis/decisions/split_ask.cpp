@@ -43,7 +43,7 @@ bool is_granted(const Claim &claim) {
 void describe_given_back(Claim &claim) {
     RemoteClaim &remote = remote_of(claim);
     Verdict &verdict = remote.verdict;
-    (void)claim.told_verdict();
+    (void)claim.given_verdict();
     if (claim.purpose == Purpose::kConsume) {
         uint64_t most = claim.policy->capacity(verdict.limit);
         verdict.remaining = std::min(verdict.remaining + claim.cost, most);
@@ -62,7 +62,7 @@ void tell_piece(const Split &split, const Piece &piece) {
         RemoteClaim &remote = remote_of(claim);
         const RemoteClaim &from = remote_of(told);
 
-        remote.verdict = told.told_verdict();
+        remote.verdict = told.given_verdict();
         remote.own = from.own;
         remote.source = from.source;
         remote.asked_limit = from.asked_limit;
@@ -70,8 +70,8 @@ void tell_piece(const Split &split, const Piece &piece) {
         set_policy(claim, *told.policy);
 
         claim.limit = told.limit;
-        claim.verdict = &remote.verdict;
-        claim.outcome = told.outcome;
+        claim.decide(told.standing == Standing::kGivenLate ? Standing::kGiven : told.standing,
+                     told.outcome, remote.verdict);
         claim.state = told.state;
     }
 }

@@ -10,6 +10,7 @@
 #include "core/facts/bans.hpp"
 #include "core/facts/override_cache.hpp"
 #include "core/limiter/zone_memory.hpp"
+#include "core/policy/terms.hpp"
 #include "ngx/array.hpp"
 #include "ngx/queue.hpp"
 #include "redis/protocol/remote_state.hpp"
@@ -66,20 +67,18 @@ constexpr auto kClaimsMax = 32;
 /* Sources of the decision of a claim. */
 enum class Source { kLocal = 0, kRedis, kLease, kCache, kFallback };
 
-struct RemoteClaim {
+struct RemoteClaim : TermsRoom {
     RemoteZone *zone;
     ngx_str_t key; /* text of the key */
     Source source;
-    Override own; /* override of the key, from the reply */
-    Verdict verdict;
+    Override own;         /* override of the key, from the reply */
     int64_t ttl_ms;       /* ms until the key's limit expires, from kAskTtl; negative: never */
     uint64_t asked_limit; /* requested limit, before an override; 0: there was no reply */
     uint64_t pace;        /* Claim::pace() before the reply; 0: the limit */
     const Policy *asked;  /* policy of the requested window; nullptr: the claim's own */
-    Policy policy;        /* policy of the override's window, if it has one */
     Taken taken;
     /* State from which Claim::complete() computes `verdict`, after `before` units of the call.
-     * Valid if verdict_kind is kLate; without values once the verdict is computed. */
+     * Valid if the claim is kGivenLate; without values once the verdict is computed. */
     RemoteState found;
     uint32_t before;
     int64_t values[kCounterValues]; /* values of `found` */
@@ -122,7 +121,7 @@ inline void set_window(Claim &claim, const Override &own) {
 
 /* Returns a copy of a claim that this node's memory can decide. */
 inline Claim as_local(Claim claim) {
-    claim.verdict = nullptr;
+    claim.standing = Standing::kHere;
     claim.fit_core();
     return claim;
 }
@@ -133,37 +132,21 @@ inline Claim as_local(Claim claim, uint64_t limit) {
     return as_local(claim);
 }
 
-/* Returns a verdict without excess, wait and delay. */
-inline Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms = 0) {
-    Verdict verdict = {};
-    verdict.limit = limit;
-    verdict.remaining = remaining;
-    verdict.reset_ms = reset_ms;
-    return verdict;
-}
-
-/* Returns the verdict about a key with the override "off": nothing of this limit is used. */
-inline Verdict unlimited_verdict(const Policy &policy, uint64_t limit) {
-    return verdict_of(limit, policy.capacity(limit));
-}
-
-/* Returns the verdict about a key with an override of 0: that of a cost above the limit. */
-inline Verdict blocked_verdict(uint64_t cost) {
-    Verdict verdict = {};
-    verdict.excess = std::min(cost, kCostMax) * 1000;
-    verdict.retry_after_ms = kNever;
-    return verdict;
-}
-
-/* Decides the claim by its verdict from the reply. */
-inline void set_told(Claim &claim, Outcome outcome) {
+/* Applies the override that Redis has last sent of the key, if it is set, or none. */
+inline Terms apply_known(Claim &claim, const Override &own) {
     RemoteClaim &remote = remote_of(claim);
-    const Verdict &verdict = remote.verdict;
+    remote.own = own;
+    ask_window(claim);
+    return own.is_set() ? apply_override(claim, *remote.zone->policy, own, &remote)
+                        : Terms::kLimited;
+}
+
+/* Decides the claim by remote.verdict. */
+inline void decide_remotely(Claim &claim, Outcome outcome, Standing by = Standing::kGiven) {
+    RemoteClaim &remote = remote_of(claim);
     remote.asked_limit = claim.limit;
-    claim.limit = verdict.limit;
-    claim.verdict = &verdict;
-    claim.verdict_kind = VerdictKind::kComplete;
-    claim.outcome = outcome;
+    claim.limit = remote.verdict.limit;
+    claim.decide(by, outcome, remote.verdict);
 }
 
 /* Returns true if the claim is a settlement: the reply has no state of its key. */

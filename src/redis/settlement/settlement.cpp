@@ -116,7 +116,7 @@ bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     const RemoteClaim &remote = remote_of(claim);
     bool is_leased = remote.source == Source::kLease;
     bool is_asked = is_leased || remote.source == Source::kRedis;
-    if (difference == 0 || !is_asked || remote.own.is_unlimited()) { return false; }
+    if (difference == 0 || !is_asked || claim.standing == Standing::kUnlimited) { return false; }
 
     *settled = claim;
     if (remote.asked_limit) { settled->limit = remote.asked_limit; }

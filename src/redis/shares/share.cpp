@@ -29,7 +29,8 @@ bool fits(const Share &share, const Claim &claim) {
 bool admits_now(const Share &share, const Claim &claim) {
     if (claim.cost != 0) { return fits(share, claim); }
 
-    return !share.own.is_blocked() && share.others + share.used <= share.limit_for(claim);
+    return terms_of(share.own) != Terms::kBlocked
+           && share.others + share.used <= share.limit_for(claim);
 }
 
 /* Describes the key to a claim that was decided. */
@@ -37,17 +38,18 @@ void decide(const Share &share, Claim &claim, bool admits) {
     RemoteClaim &remote = remote_of(claim);
     Verdict &verdict = remote.verdict;
     remote.own = share.own;
-    if (share.own.is_blocked()) {
+    const Terms terms = terms_of(share.own);
+    if (terms == Terms::kBlocked) {
         verdict = blocked_verdict(claim.cost);
     } else {
-        const uint64_t limit = share.own.is_limited() ? share.own.limit : claim.limit;
-        const uint64_t held = share.own.is_unlimited() ? 0 : share.others + share.used;
-        InFlight(*claim.policy, 0, limit)
+        const uint64_t held = terms == Terms::kUnlimited ? 0 : share.others + share.used;
+        InFlight(*claim.policy, 0, limit_under(share.own, claim.limit))
             .describe(InFlight::make(std::min(held, kNarrowMax), 0), admits ? 0 : claim.cost,
                       &verdict);
     }
 
-    set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
+    decide_remotely(claim, admits ? Outcome::kAdmitted : Outcome::kRejected,
+                    standing_under(terms, Standing::kGiven));
 }
 
 void admit(Share &share, Claim &claim, Source source) {

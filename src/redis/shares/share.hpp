@@ -50,10 +50,10 @@ struct Share : Ask {
 
     /* Returns the limit in force for the claim. */
     uint64_t limit_for(const Claim &claim) const {
-        return own.is_unlimited() ? kRemoteMax
-               : own.is_blocked() ? 0
-               : own.is_set()     ? own.limit
-                                  : claim.limit;
+        const Terms terms = terms_of(own);
+        return terms == Terms::kLimited     ? limit_under(own, claim.limit)
+               : terms == Terms::kUnlimited ? kRemoteMax
+                                            : 0;
     }
 
     /* Returns the units that are free and kept. */

@@ -159,7 +159,7 @@ void keep_units(Notice &notice) {
 uint64_t used_here(Claim claim) {
     claim.purpose = Purpose::kLook;
     claim.cost = 0;
-    claim.verdict = nullptr;
+    claim.standing = Standing::kHere;
     (void)acquire(&claim, 1, ngx_current_msec);
     return claim.policy->used(claim.describe(ngx_current_msec));
 }
@@ -177,10 +177,9 @@ uint64_t past_units(const Notice &notice) {
     if (notice.report.units <= 0 || (seen.at_ms != 0 && !is_past)) { return 0; }
 
     const Override own = zone.told->find(claim.key_hash());
-    if (own.is_unlimited()) { return 0; }
+    if (terms_of(own) == Terms::kUnlimited) { return 0; }
 
-    if (own.is_limited()) { claim.limit = own.limit; }
-
+    claim.limit = limit_under(own, claim.limit);
     claim.fit_core();
     const auto units = static_cast<uint64_t>(notice.report.units);
     return units - std::min(units, used_here(claim) + notice.owed);
@@ -445,7 +444,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     const bool consumes = claim.purpose == Purpose::kConsume;
     const auto granted = consumes ? static_cast<uint64_t>(answer.granted) : 0;
     if (!has_room(notice)) {
-        if (told.is_limited()) {
+        if (told.terms == Terms::kLimited) {
             count_unsettled(client, static_cast<uint64_t>(report.units) - granted);
         }
 
@@ -460,7 +459,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     const bool is_acknowledged = zone.outbox->acknowledge(notice.hash, report, told.total);
     if (is_acknowledged) { rest.told = report.units; }
 
-    if (told.is_limited()) {
+    if (told.terms == Terms::kLimited) {
         const Verdict next
             = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
         if (is_acknowledged) {
@@ -529,7 +528,7 @@ Notice *create_notice(Claim claim) {
     ask_window(claim);
     claim.limit = remote_of(claim).asked_limit;
     claim.cost = 1;
-    claim.verdict = nullptr;
+    claim.standing = Standing::kHere;
     const ngx_str_t &text = remote_of(claim).key;
     const size_t room = name_bytes(*remote_of(claim).zone, text);
     const size_t text_bytes = text.len < room ? text.len : 0;
