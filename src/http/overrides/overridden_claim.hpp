@@ -26,7 +26,4 @@ inline void apply_override(const ZoneConf &zone, const Override &own, Claim &cla
     (void)apply_override(claim, zone.policy, own, &parts);
 }
 
-/* The same with memory of a pool.  Returns false if there is no memory. */
-bool apply_override(ngx_pool_t *pool, const ZoneConf &zone, const Override &own, Claim &claim);
-
 } // namespace limit_sliding

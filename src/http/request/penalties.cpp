@@ -3,6 +3,7 @@
 #include "http/request/penalties.hpp"
 
 #include "core/table/zone.hpp"
+#include "http/request/limit_claim.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "ngx/memory.hpp"

@@ -144,15 +144,18 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
     return account_all(ctx, {all.begin(), n});
 }
 
-/* Returns true if a ban, a rate "0" or an override "0" has rejected the claim already. */
-bool is_turned_away(const Claim &claim) { return !claim.is_here() && !is_admitted(claim); }
+/* Returns true if a ban, a rate "0" or an override "0" has rejected a claim already. */
+bool are_turned_away(Span<Claim> claims) {
+    return std::any_of(claims.begin(), claims.end(),
+                       [](const Claim &claim) { return !claim.is_here() && !is_admitted(claim); });
+}
 
 /* Rejects a request with blocked claims, so that Redis need not be asked about the others. */
 Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     for (auto &claim : all) {
         if (claim.remote != nullptr) { remote_of(claim).source = Source::kLocal; }
 
-        if (!is_turned_away(claim)) { claim.outcome = Outcome::kUndecided; }
+        if (claim.is_here() || is_admitted(claim)) { claim.outcome = Outcome::kUndecided; }
     }
 
     return refuse(r, ctx, all, {});
@@ -364,7 +367,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 
     JointClaims claims = {all, static_cast<size_t>(first - all.begin())};
 
-    if (std::any_of(all.begin(), all.end(), is_turned_away)) { return refuse_blocked(r, ctx, all); }
+    if (are_turned_away(all)) { return refuse_blocked(r, ctx, all); }
 
     if (spend_leases(claims.remote())) { return decide_by_leases(r, ctx, claims); }
 
@@ -388,8 +391,8 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 }
 
 Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
-    const bool is_decided = std::any_of(all.begin(), all.end(), is_turned_away);
-    return conclude(all, is_decided ? decide_remote(r, ctx, all) : decide_all(r, ctx, all));
+    return conclude(all,
+                    are_turned_away(all) ? decide_remote(r, ctx, all) : decide_all(r, ctx, all));
 }
 
 Decision decide_replied(ngx_http_request_t *r, Context &ctx) {

@@ -71,16 +71,6 @@ ngx_int_t suspend_content(ngx_http_request_t *r, void *wait, ngx_http_cleanup_pt
     return NGX_DONE;
 }
 
-bool is_waiting(ngx_http_request_t *r, const void *wait) {
-    return ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module) == wait;
-}
-
-void *end_wait(ngx_http_request_t *r) {
-    auto *wait = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
-    ngx_http_set_ctx(r, nullptr, ngx_http_limit_sliding_module);
-    return wait;
-}
-
 void resume(ngx_http_request_t *r) {
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);

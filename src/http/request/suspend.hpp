@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include "http/module.h"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
@@ -27,10 +28,16 @@ ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms, void *wait);
 ngx_int_t suspend_content(ngx_http_request_t *r, void *wait, ngx_http_cleanup_pt leave);
 
 /* Returns true if the request is still suspended with this wait. */
-bool is_waiting(ngx_http_request_t *r, const void *wait);
+inline bool is_waiting(ngx_http_request_t *r, const void *wait) {
+    return ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module) == wait;
+}
 
 /* Ends the wait, and returns it; returns nullptr if the request was not suspended. */
-void *end_wait(ngx_http_request_t *r);
+inline void *end_wait(ngx_http_request_t *r) {
+    auto *wait = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
+    ngx_http_set_ctx(r, nullptr, ngx_http_limit_sliding_module);
+    return wait;
+}
 
 /* Continues the phases.  The request must not be touched afterwards. */
 void resume(ngx_http_request_t *r);

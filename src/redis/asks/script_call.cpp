@@ -221,6 +221,18 @@ bool is_foreign(const Ask &ask, const Answer &answer) {
     return false;
 }
 
+void note_clock(Node &node, const ErrandCall &call, int64_t server_ms, uint64_t now_us) {
+    const int64_t back_ms = node.note_clock(server_ms, call.sent_us, now_us);
+    const Redis &redis = *node.redis;
+    if (back_ms == 0 || !is_due_once(redis.shared->clock_told)) { return; }
+
+    add(&redis.client.calls->clock_steps, 1);
+    ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                  "limit_sliding redis \"%V\": its clock was set back by %L ms, "
+                  "states that are more than a window later count as none",
+                  &redis.settings.name, back_ms);
+}
+
 } // namespace
 
 bool is_due_once(ngx_atomic_t &after_ms) {
@@ -273,18 +285,6 @@ void note_error(Node &node, Reply &reply) {
 void note_answered(Node &node, const ErrandCall &call, uint64_t now_us) {
     node_answered(node);
     node.redis->client.calls->latencies.add(now_us - call.sent_us);
-}
-
-void note_clock(Node &node, const ErrandCall &call, int64_t server_ms, uint64_t now_us) {
-    const int64_t back_ms = node.note_clock(server_ms, call.sent_us, now_us);
-    const Redis &redis = *node.redis;
-    if (back_ms == 0 || !is_due_once(redis.shared->clock_told)) { return; }
-
-    add(&redis.client.calls->clock_steps, 1);
-    ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                  "limit_sliding redis \"%V\": its clock was set back by %L ms, "
-                  "states that are more than a window later count as none",
-                  &redis.settings.name, back_ms);
 }
 
 void script_answered(Node &node, ErrandCall &call, Reply &reply) {

@@ -24,9 +24,12 @@ uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
     return part.zone->leases->want(claim, part.zone->lease, needed, ngx_current_msec) / claim.cost;
 }
 
-/* Adds the units to be leased to the `asked_units` of an ask that is being sent.  Redis replies
- * whether keys were forgotten of which this node has leased units left. */
-void take_leases(Ask &ask) {
+/* Adds an ask to a call, with the units to be leased in its `asked_units`.  Redis replies whether
+ * keys were forgotten of which this node has leased units left. */
+bool join(ErrandCall &call, Errand &errand) {
+    if (!join_script(call, errand)) { return false; }
+
+    auto &ask = static_cast<Ask &>(errand);
     uint64_t extra = kNarrowMax;
     for (AskPart &part : ask.parts) {
         if (!can_lease(*part.zone, part.claim)) {
@@ -50,6 +53,7 @@ void take_leases(Ask &ask) {
             part.leased = ask.leased_units;
         }
     }
+    return true;
 }
 
 /* Adds the granted units to the leases, or updates the leases from the reply if no units were
@@ -200,14 +204,6 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     }
 
     ask_done(ask);
-}
-
-/* Adds an ask to a call, with units to be leased. */
-bool join(ErrandCall &call, Errand &errand) {
-    if (!join_script(call, errand)) { return false; }
-
-    take_leases(static_cast<Ask &>(errand));
-    return true;
 }
 
 } // namespace
