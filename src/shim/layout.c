@@ -544,7 +544,7 @@ ngx_http_limit_sliding_check_layout(ngx_conf_t *cf)
 {
     static ngx_int_t  rc = NGX_ERROR;
 
-    /* both modules ask, for each configuration, and the binary stays */
+    /* each configuration asks, and the binary stays */
 
     if (rc != NGX_OK) {
         ngx_set_errno(0);

@@ -13,7 +13,6 @@ static void *ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_enter_cycle(ngx_cycle_t *cycle);
-static void *ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_late_init(ngx_conf_t *cf);
 
@@ -97,6 +96,13 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       0,
       NULL },
 
+    { ngx_string("limit_sliding_usage"),
+      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_usage,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -122,37 +128,21 @@ ngx_module_t  ngx_http_limit_sliding_module = {
 };
 
 
-static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
-
-    { ngx_string("limit_sliding_usage"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_usage,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-      ngx_null_command
-};
-
-
 static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
     .preconfiguration = ngx_http_limit_sliding_usage_add_variables,
-    .postconfiguration = ngx_http_limit_sliding_usage_init,
-    .create_main_conf = ngx_http_limit_sliding_usage_begin_main_conf,
-    .create_loc_conf = ngx_http_limit_sliding_usage_create_loc_conf,
-    .merge_loc_conf = ngx_http_limit_sliding_usage_merge_loc_conf
+    .postconfiguration = ngx_http_limit_sliding_usage_init
 };
 
 
 /*
- * The filter is a module of its own, as a module has one place among the
- * filters: here before filters such as gzip.
+ * The filter of usage is a module of its own, as a module has one place among
+ * the filters: here before filters such as gzip.  Its configuration is part of
+ * the first module's.
  */
 
 ngx_module_t  ngx_http_limit_sliding_usage_filter_module = {
     NGX_MODULE_V1,
     .ctx = &ngx_http_limit_sliding_usage_filter_module_ctx,
-    .commands = ngx_http_limit_sliding_usage_commands,
     .type = NGX_HTTP_MODULE
 };
 
@@ -186,19 +176,6 @@ ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf)
                                        ngx_http_limit_sliding_module.ctx_index;
 
     return ngx_http_limit_sliding_create_main_conf(cf);
-}
-
-
-/* NGINX calls the first of these modules first, whichever that is. */
-
-static void *
-ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf)
-{
-    if (ngx_http_limit_sliding_check_layout(cf) != NGX_OK) {
-        return NULL;
-    }
-
-    return ngx_http_limit_sliding_usage_create_main_conf(cf);
 }
 
 
@@ -321,16 +298,15 @@ ngx_http_limit_sliding_late_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_limit_sliding_usage_init(ngx_conf_t *cf)
 {
-    if (!ngx_http_limit_sliding_usage_is_used(cf)) {
-        return NGX_OK;
-    }
-
-    ngx_http_limit_sliding_usage_next_header_filter =
+    if (ngx_http_limit_sliding_needs(cf) & NGX_HTTP_LIMIT_SLIDING_USAGE) {
+        ngx_http_limit_sliding_usage_next_header_filter =
                                                     ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
+        ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
 
-    ngx_http_limit_sliding_usage_next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = ngx_http_limit_sliding_usage_body_filter;
+        ngx_http_limit_sliding_usage_next_body_filter =
+                                                      ngx_http_top_body_filter;
+        ngx_http_top_body_filter = ngx_http_limit_sliding_usage_body_filter;
+    }
 
     return NGX_OK;
 }

@@ -177,6 +177,7 @@ char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent, void *
     ngx_conf_merge_uint_value(conf->headers, prev->headers, kHeaderRetryAfter);
     ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4, kIpv4Prefix);
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6, kIpv6Prefix);
+    ngx_conf_merge_ptr_value(conf->usage, prev->usage, nullptr);
 
     learn_prefixes(cf, *conf);
     warn_of_place(cf, *conf, prev->set != NGX_CONF_UNSET_PTR ? prev->set : nullptr);
@@ -204,9 +205,10 @@ ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf) {
     return !main.charges || prepare_writes(cf, main.zones) ? NGX_OK : NGX_ERROR;
 }
 
-/* Without a zone, nothing of ours is sent. */
+/* Without a zone, nothing of ours is sent, but a log may have the usage of responses. */
 ngx_uint_t ngx_http_limit_sliding_needs(ngx_conf_t *cf) {
-    return main_conf(cf).zones.empty() ? 0 : main_conf(cf).needs;
+    const auto &main = main_conf(cf);
+    return main.zones.empty() ? main.needs & NGX_HTTP_LIMIT_SLIDING_USAGE : main.needs;
 }
 
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
