@@ -147,14 +147,12 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
  * have other names in Redis. */
 void tell_changes(ngx_log_t &log, const ZoneConf &zone);
 
-/* Logs that a zone of the last cycle is no more, if its keys may have had their own limits. */
-void tell_gone(ngx_log_t &log, const ZoneConf &old);
-
 /* Logs what a reload changes of the zone, and follows steps of UTC, once the configuration is in
  * use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
-/* Logs which zones of the last cycle are not configured any more. */
+/* Logs which zones of the last cycle are not configured any more, if their keys may have had their
+ * own limits. */
 void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones);
 
 /* Gives this worker its counters in shared memory. */
