@@ -2,7 +2,6 @@
 
 #include "http/api/api.hpp"
 
-#include "http/api/reports.hpp"
 #include "http/json/api_response.hpp"
 #include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
