@@ -119,8 +119,8 @@ private:
     }
 
     bool read(OverridesLoad load) {
-        /* A new table has no readers yet, so it needs no marks.  A load that did not reach its end
-         * has left keys, with the offsets of then, but no identity. */
+        /* A new table has no readers yet, so it needs no marks.  An unfinished load leaves keys with
+         * outdated offsets, but no identity. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0
             || overrides_.count() != 0) {
             if (!each_line(false, [&](const OverrideLine &line, const LineReader &lines) {
@@ -242,7 +242,8 @@ OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, Over
 bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint64_t *unplaced) {
     Load load(log, zone, repair);
     const bool done = load.run();
-    *unplaced = load.unplaced();
+    if (unplaced != nullptr) { *unplaced = load.unplaced(); }
+
     return done;
 }
 
@@ -265,9 +266,8 @@ void enter_overrides(ngx_log_t *log, ZoneConf &zone) {
         return;
     }
 
-    uint64_t unplaced;
     const auto repair = ngx_test_config ? OverridesRepair::kNothing : OverridesRepair::kAll;
-    (void)load_overrides(log, zone, repair, &unplaced);
+    (void)load_overrides(log, zone, repair);
 }
 
 } // namespace limit_sliding
