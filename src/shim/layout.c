@@ -7,10 +7,11 @@
  * which every word is harmless, so that a function that finds another field
  * there does no harm.
  *
- * Not told: ngx_command_t, ngx_module_t and ngx_http_module_t, which NGINX
- * reads before any hook of a module runs; ngx_http_compile_complex_value_t, of
- * which no function gives anything back; and a new bit that moves no field, but
- * for those that are looked at.  Zones compare ngx_slab_pool_t.
+ * No check covers ngx_command_t, ngx_module_t and ngx_http_module_t, which
+ * NGINX reads before any hook of a module runs;
+ * ngx_http_compile_complex_value_t, of which no function gives anything back;
+ * and new bits that move no field, unless a check reads them.  Zones compare
+ * ngx_slab_pool_t.
  */
 
 #include "http/module.h"
@@ -88,7 +89,7 @@ extern ngx_queue_t  ngx_posted_delayed_events __attribute__((weak));
 #define BUILT_FOR_OPENRESTY  0
 #endif
 
-/* What our filters have got. */
+/* What NGINX has passed to our filters. */
 static ngx_uint_t  ngx_http_limit_sliding_headers_passed;
 static ngx_buf_t  *ngx_http_limit_sliding_buf_passed;
 
@@ -518,7 +519,7 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 }
 
 
-/* Does without a log, which may not be where the module would look for it. */
+/* Writes to stderr, as the log may not be where the module would look for it. */
 
 static ngx_int_t
 ngx_http_limit_sliding_fits(const char *other)

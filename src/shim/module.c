@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * By these structures NGINX finds the module: the directives, the hooks of a
- * configuration and of processes, the places in phases and among filters.
+ * The structures by which NGINX finds the module: the directives, the hooks of
+ * a configuration and of processes, the places in phases and among filters.
  */
 
 #include "http/module.h"
@@ -153,9 +153,9 @@ static ngx_http_module_t  ngx_http_limit_sliding_late_filter_module_ctx = {
 
 
 /*
- * This one comes before "add_header" in the order, and thus is called after.
- * It gets its type once NGINX has counted its modules: it needs no room in
- * requests, which NGINX would clear in each of them.
+ * The late filter is before "add_header" in the order, so NGINX calls it after.
+ * It gets its type once NGINX has counted its modules: a counted module has
+ * room in each request, which NGINX would clear.
  */
 
 ngx_module_t  ngx_http_limit_sliding_late_filter_module = {
