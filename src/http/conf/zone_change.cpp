@@ -143,13 +143,13 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
 }
 
 void tell_changes(ngx_log_t &log, const ZoneConf &zone) {
-    const auto *old = zone.ordered.former;
-    if (zone.ordered.restarted.len != 0) {
+    const auto *old = zone.former;
+    if (zone.restarted.len != 0) {
         const bool loses = old != nullptr && !old->is_remote() && zone.override_file.path.len == 0
                            && old->memory.aside.overrides->count() != 0;
         ngx_log_error(NGX_LOG_NOTICE, &log, 0, "limit_sliding zone \"%V\" starts empty%s: %V",
                       &zone.name, loses ? ", without its limits of single keys" : "",
-                      &zone.ordered.restarted);
+                      &zone.restarted);
     }
 
     if (old == nullptr || !zone.is_remote() || !old->is_remote()) { return; }

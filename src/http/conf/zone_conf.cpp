@@ -197,6 +197,36 @@ ngx_shm_zone_t *find_memory(ngx_cycle_t &cycle, std::string_view name) {
     return found;
 }
 
+/* Decides whether the zone keeps the memory of the last cycle, and sets `restarted` if not.
+ * Returns the tag that makes NGINX do so, or nullptr if there is no memory for the text. */
+char *reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    auto *shm_zone = find_memory(*cf->cycle->old_cycle, view(zone.name));
+    if (shm_zone == nullptr) { return &tags[0]; }
+
+    const bool is_first = shm_zone->tag == &tags[0];
+    if (!is_first && shm_zone->tag != &tags[1]) {
+        if (was_other_file(*cf->cycle->old_cycle)) {
+            ngx_str_set(&zone.restarted, "its module was loaded from another file");
+        }
+
+        return &tags[0];
+    }
+
+    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone.key.complex.value.len + old.key.complex.value.len;
+
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) { return nullptr; }
+
+    auto *end = print_difference(text, text + size, zone, old);
+    zone.former = &old;
+    zone.restarted = {static_cast<size_t>(end - text), text};
+
+    const bool keeps = (end == text);
+    return &tags[is_first == keeps ? 0 : 1];
+}
+
 /* Requests the zone's memory.  If another module uses the name, the error names that module. */
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
     if (const auto *other = find_memory(*cf->cycle, view(zone.name))) {
@@ -216,43 +246,14 @@ bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
     }
 
     const size_t size = ngx_align(zone.size, ngx_pagesize) + own_pages_of(zone) * page_bytes();
-    zone.ordered.shm_zone
-        = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
-    if (zone.ordered.shm_zone == nullptr) { return false; }
+    auto *tag = reuse_memory(cf, zone);
+    auto *shm_zone = tag != nullptr
+                         ? ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), tag)
+                         : nullptr;
+    if (shm_zone == nullptr) { return false; }
 
-    zone.ordered.shm_zone->init = init_memory;
-    zone.ordered.shm_zone->data = &zone;
-    return true;
-}
-
-/* Decides whether the zone keeps the memory of the last cycle, and sets `restarted` if not.
- * Returns false if there is no memory for the text. */
-bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
-    auto *shm_zone = find_memory(*cf->cycle->old_cycle, view(zone.name));
-    if (shm_zone == nullptr) { return true; }
-
-    const bool is_first = shm_zone->tag == &tags[0];
-    if (!is_first && shm_zone->tag != &tags[1]) {
-        if (was_other_file(*cf->cycle->old_cycle)) {
-            ngx_str_set(&zone.ordered.restarted, "its module was loaded from another file");
-        }
-
-        return true;
-    }
-
-    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
-    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
-                  + zone.key.complex.value.len + old.key.complex.value.len;
-
-    auto *text = alloc_bytes(cf->pool, size);
-    if (text == nullptr) { return false; }
-
-    auto *end = print_difference(text, text + size, zone, old);
-    zone.ordered.former = &old;
-    zone.ordered.restarted = {static_cast<size_t>(end - text), text};
-
-    bool keep = (end == text);
-    zone.ordered.shm_zone->tag = &tags[is_first == keep ? 0 : 1];
+    shm_zone->init = init_memory;
+    shm_zone->data = &zone;
     return true;
 }
 
@@ -302,7 +303,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
 
         if (zone->policy.is_in_flight() && !open_seats(cf->log)) { return false; }
 
-        if (!order_memory(cf, *zone) || !reuse_memory(cf, *zone)) { return false; }
+        if (!order_memory(cf, *zone)) { return false; }
     }
 
     return true;

@@ -36,7 +36,6 @@ struct SharedZone {
 
 struct OverrideQueue;
 struct LuaZone;
-struct ZoneConf;
 
 /* Paces the lines of one kind that this worker logs, by "every=". */
 struct LogPace {
@@ -62,13 +61,6 @@ struct ZoneClients {
     bool known;
     ngx_uint_t ipv4;
     ngx_uint_t ipv6;
-};
-
-/* The shared memory that a zone requests from NGINX. */
-struct OrderedMemory {
-    ngx_shm_zone_t *shm_zone; /* nullptr: not requested yet */
-    const ZoneConf *former;   /* the zone in the last cycle, until this cycle is in use */
-    ngx_str_t restarted;      /* reason why a reload empties the zone; empty: it does not */
 };
 
 /* The file with the overrides of a zone's keys. */
@@ -117,7 +109,8 @@ struct ZoneConf {
     /* Returns a limit for walks over all keys, although the keys may have other limits. */
     uint64_t any_limit() const { return std::clamp(limit, uint64_t{1}, policy.limit_max()); }
 
-    OrderedMemory ordered;
+    const ZoneConf *former; /* the zone in the last cycle, until this cycle is in use */
+    ngx_str_t restarted;    /* reason why a reload empties the zone; empty: it does not */
     SharedZone memory;
     ZoneWorker worker;
 };

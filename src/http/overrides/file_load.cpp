@@ -249,9 +249,9 @@ bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint
 
 void enter_overrides(ngx_log_t *log, ZoneConf &zone) {
     const auto &file = zone.override_file;
-    const auto *former = zone.ordered.former;
+    const auto *former = zone.former;
     const ngx_fd_t former_fd = former != nullptr ? former->override_file.fd : NGX_INVALID_FILE;
-    zone.ordered.former = nullptr;
+    zone.former = nullptr;
     if (file.fd == NGX_INVALID_FILE) { return; }
 
     /* Workers of the last cycle may have another file, but the same memory. */
