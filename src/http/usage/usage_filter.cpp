@@ -40,11 +40,6 @@ bool is_encoded(ngx_http_request_t *r) {
            && !is_same_name(view(encoding->value), "identity");
 }
 
-[[gnu::noinline]] void log_bad(ngx_http_request_t *r, UsageContext &usage) {
-    usage.logged = true;
-    log_bad_usage(r, loc_conf(r).usage->name(), usage.scanner.shown(), usage.scanner.is_clipped());
-}
-
 /* Tells of a complete response without the name, if the request stays charged with what it has
  * reserved. */
 [[gnu::noinline]] void tell_missing(ngx_http_request_t *r) {
@@ -82,7 +77,11 @@ bool is_encoded(ngx_http_request_t *r) {
         }
     }
 
-    if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
+    if (usage.scanner.has_bad() && !usage.logged) {
+        usage.logged = true;
+        log_bad_usage(r, loc_conf(r).usage->name(), usage.scanner.shown(),
+                      usage.scanner.is_clipped());
+    }
 
     return ngx_http_limit_sliding_usage_next_body_filter(r, in);
 }
