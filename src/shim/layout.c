@@ -165,21 +165,6 @@ ngx_http_limit_sliding_check_tables(void)
 }
 
 
-/* NGINX reads the directive "http". */
-
-static const char *
-ngx_http_limit_sliding_check_conf(ngx_conf_t *cf)
-{
-    EXPECT(ngx_conf_t, cf->module_type == NGX_CORE_MODULE
-                       && cf->cmd_type == NGX_MAIN_CONF && !cf->handler)
-
-    EXPECT(ngx_conf_file_t, cf->conf_file->file.log == cf->log
-                            && cf->conf_file->line > 0)
-
-    return NULL;
-}
-
-
 /* The name of the host is the last field. */
 
 static const char *
@@ -234,22 +219,6 @@ ngx_http_limit_sliding_check_pool(ngx_pool_t *pool)
 
     EXPECT(ngx_buf_t, b && b->pos && b->pos == b->last && b->pos == b->start
                       && b->end == b->pos + 24 && b->temporary && !b->last_buf)
-
-    return NULL;
-}
-
-
-/* A log without a file leads to the next one, by its last field. */
-
-static const char *
-ngx_http_limit_sliding_check_log(ngx_log_t *log, ngx_log_t *next)
-{
-    log->next = next;
-    next->file = (void *) next;
-
-    EXPECT(ngx_log_t, ngx_log_get_file_log(log) == next)
-
-    log->next = NULL;
 
     return NULL;
 }
@@ -476,12 +445,18 @@ static const char *
 ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 {
     void                 *(*rooms)[WORDS];
-    ngx_log_t            *log;
+    ngx_log_t            *log, *next;
     ngx_conf_t            conf;
     ngx_connection_t     *c;
     ngx_http_conf_ctx_t   ctx;
 
-    CHECK(ngx_http_limit_sliding_check_conf(cf))
+    /* NGINX reads the directive "http" */
+
+    EXPECT(ngx_conf_t, cf->module_type == NGX_CORE_MODULE
+                       && cf->cmd_type == NGX_MAIN_CONF && !cf->handler)
+
+    EXPECT(ngx_conf_file_t, cf->conf_file->file.log == cf->log
+                            && cf->conf_file->line > 0)
 
     conf = *cf;
     conf.pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, cf->log);
@@ -491,8 +466,16 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
     rooms = ngx_pcalloc(conf.pool, ROOMS * sizeof(*rooms));
     EXPECT(ngx_pool_t, rooms)
 
+    /* a log without a file leads to the next one, by its last field */
+
     log = (void *) rooms[0];
-    CHECK(ngx_http_limit_sliding_check_log(log, (void *) rooms[1]))
+    next = (void *) rooms[1];
+    log->next = next;
+    next->file = (void *) next;
+
+    EXPECT(ngx_log_t, ngx_log_get_file_log(log) == next)
+
+    log->next = NULL;
 
     CHECK(ngx_http_limit_sliding_check_cycle(cf->cycle, cf))
     CHECK(ngx_http_limit_sliding_check_tables())
@@ -519,7 +502,7 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 }
 
 
-/* Writes to stderr, as the log may not be where the module would look for it. */
+/* Writes to stderr: the log may not be where the module would look for it. */
 
 static ngx_int_t
 ngx_http_limit_sliding_fits(const char *other)

@@ -33,75 +33,53 @@ ngx_http_output_body_filter_pt
 
 static ngx_command_t  ngx_http_limit_sliding_commands[] = {
 
-    { ngx_string("limit_sliding_zone"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
-      ngx_http_limit_sliding_zone,
-      0,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_zone"),
+      .type = NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      .set = ngx_http_limit_sliding_zone },
 
-    { ngx_string("limit_sliding_redis"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_redis,
-      0,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_redis"),
+      .type = NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_redis },
 
-    { ngx_string("limit_sliding"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_status"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_status,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_status"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_status,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_log_level"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_log_level,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_log_level"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_log_level,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_dry_run"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_FLAG,
-      ngx_http_limit_sliding_dry_run,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_dry_run"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_FLAG,
+      .set = ngx_http_limit_sliding_dry_run,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_api"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
-      ngx_http_limit_sliding_api,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_api"),
+      .type = NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
+      .set = ngx_http_limit_sliding_api,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_headers"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_headers,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_headers"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_headers,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_client"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_client,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_client"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_client,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_usage"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_usage,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_usage"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_usage,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
       ngx_null_command
 };
@@ -210,24 +188,18 @@ ngx_http_limit_sliding_after_auth(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
-ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
-    ngx_http_handler_pt handler)
-{
-    ngx_http_handler_pt        *h;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-
-    h = ngx_array_push(&cmcf->phases[phase].handlers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    *h = handler;
-
-    return NGX_OK;
-}
+static struct {
+    ngx_uint_t           need;
+    ngx_uint_t           phase;
+    ngx_http_handler_pt  handler;
+} ngx_http_limit_sliding_phases[] = {
+    { NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH, NGX_HTTP_ACCESS_PHASE,
+      ngx_http_limit_sliding_before_auth },
+    { NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH, NGX_HTTP_PRECONTENT_PHASE,
+      ngx_http_limit_sliding_after_auth },
+    { NGX_HTTP_LIMIT_SLIDING_SETTLES, NGX_HTTP_LOG_PHASE,
+      ngx_http_limit_sliding_settle }
+};
 
 
 /*
@@ -239,36 +211,30 @@ ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
 static ngx_int_t
 ngx_http_limit_sliding_init(ngx_conf_t *cf)
 {
-    ngx_uint_t  needs;
+    ngx_uint_t                  i, needs, phase;
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
 
     if (ngx_http_limit_sliding_complete(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 
     needs = ngx_http_limit_sliding_needs(cf);
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
-                                          ngx_http_limit_sliding_before_auth)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    for (i = 0; i < 3; i++) {
+        if (!(needs & ngx_http_limit_sliding_phases[i].need)) {
+            continue;
+        }
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
-                                          ngx_http_limit_sliding_after_auth)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+        phase = ngx_http_limit_sliding_phases[i].phase;
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_SETTLES)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_LOG_PHASE,
-                                              ngx_http_limit_sliding_settle)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
+        h = ngx_array_push(&cmcf->phases[phase].handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
+
+        *h = ngx_http_limit_sliding_phases[i].handler;
     }
 
     if (needs & NGX_HTTP_LIMIT_SLIDING_HEADERS) {
