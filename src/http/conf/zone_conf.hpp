@@ -8,12 +8,10 @@
 #include <string_view>
 
 #include "core/facts/offenders.hpp"
-#include "core/holds/hold.hpp"
 #include "core/limiter/zone_memory.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/statistics.hpp"
+#include "http/conf/zone_worker.hpp"
 #include "http/values/expression.hpp"
-#include "ngx/array.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/decisions/client.hpp"
@@ -32,27 +30,6 @@ enum class KeyKind {
 struct SharedZone {
     Zone *table;
     ZoneMemory aside;
-};
-
-struct OverrideQueue;
-struct LuaZone;
-
-/* Paces the lines of one kind that this worker logs, by "every=". */
-struct LogPace {
-    ngx_msec_t after;   /* earliest time of the next line, in ms of NGINX's clock */
-    ngx_uint_t omitted; /* lines omitted since the last one */
-};
-
-/* The parts of a zone that belong to one worker. */
-struct ZoneWorker {
-    Statistics *counters;  /* this worker's counters, in shared memory */
-    Sampler sampler;       /* samples rejections; takes all if keys may be banned */
-    Sampler top_sampler;   /* samples offenders if keys may be banned */
-    LogPace decisions;     /* lines about rejections and delays */
-    LogPace bad_values;    /* lines about invalid values, which must not displace rejections */
-    OverrideQueue *writes; /* API writes; nullptr: none so far */
-    Holdings holdings;     /* units of this worker's requests; set if the zone has inflight= */
-    LuaZone *lua;          /* the zone as Lua uses it; nullptr: Lua has not asked for it */
 };
 
 /* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless
@@ -115,8 +92,6 @@ struct ZoneConf {
     ZoneWorker worker;
 };
 
-using Zones = Array<ZoneConf *>;
-
 /* Names of algorithms, by Algorithm.  The last one is no value of "algorithm=". */
 constexpr size_t kAlgorithms = 6;
 extern const ngx_str_t algorithm_names[kAlgorithms];
@@ -147,18 +122,5 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 /* Logs which zones of the last cycle are not configured any more, if their keys may have had their
  * own limits. */
 void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones);
-
-/* Gives this worker its counters in shared memory. */
-void take_statistics(ZoneConf &zone);
-
-/* Starts a timer in this worker that withdraws states that expired long ago, in a megabyte of
- * each zone a minute (Zone::sweep()).  One worker is enough: zones up to 140 GB are swept within
- * 100 days.  There must be at least one zone. */
-void start_sweep(const Zones &zones);
-
-/* Lets this worker hold units in zones with inflight=, and starts a timer that gives back the
- * units of workers that have died.  Logs an error and returns false if the worker gets no number of
- * its own. */
-bool enter_holds(ngx_log_t *log, const Zones &zones);
 
 } // namespace limit_sliding

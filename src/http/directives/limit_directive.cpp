@@ -3,7 +3,6 @@
 /* The directive limit_sliding. */
 
 #include "http/conf/configuration.hpp"
-#include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/rates_and_costs.hpp"
 #include "ngx/conf.hpp"
