@@ -63,8 +63,8 @@ bool has_scripts(const ngx_conf_t *cf) {
            || has_module(cf, "ngx_http_perl_module");
 }
 
-/* Returns true if the location has "add_header".  The entry of the directive has the offset at which
- * NGINX keeps its fields. */
+/* Returns true if the location has "add_header".  The entry of the directive has the offset at
+ * which NGINX keeps its fields. */
 bool adds_fields(ngx_conf_t *cf) {
     const auto *conf = static_cast<char *>(
         ngx_http_conf_get_module_loc_conf(cf, ngx_http_headers_filter_module));

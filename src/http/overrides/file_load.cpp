@@ -119,8 +119,8 @@ private:
     }
 
     bool read(OverridesLoad load) {
-        /* A new table has no readers yet, so it needs no marks.  An unfinished load leaves keys with
-         * outdated offsets, but no identity. */
+        /* A new table has no readers yet, so it needs no marks.  An unfinished load leaves keys
+         * with outdated offsets, but no identity. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0
             || overrides_.count() != 0) {
             if (!each_line(false, [&](const OverrideLine &line, const LineReader &lines) {
