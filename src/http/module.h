@@ -51,6 +51,7 @@ extern ngx_http_output_body_filter_pt
 #define NGX_HTTP_LIMIT_SLIDING_SETTLES      0x04
 #define NGX_HTTP_LIMIT_SLIDING_HEADERS      0x08
 #define NGX_HTTP_LIMIT_SLIDING_ONE_OF_EACH  0x10
+#define NGX_HTTP_LIMIT_SLIDING_USAGE        0x20
 
 
 /* Setters of directives, as ngx_command_t has them. */
@@ -70,18 +71,12 @@ ngx_http_limit_sliding_set_t
 void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
 void *ngx_http_limit_sliding_create_loc_conf(ngx_conf_t *cf);
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);
+ngx_int_t ngx_http_limit_sliding_usage_add_variables(ngx_conf_t *cf);
 char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf);
 char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf);
 ngx_uint_t ngx_http_limit_sliding_needs(ngx_conf_t *cf);
-
-void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf);
-void *ngx_http_limit_sliding_usage_create_loc_conf(ngx_conf_t *cf);
-ngx_int_t ngx_http_limit_sliding_usage_add_variables(ngx_conf_t *cf);
-char *ngx_http_limit_sliding_usage_merge_loc_conf(ngx_conf_t *cf, void *parent,
-    void *child);
-ngx_uint_t ngx_http_limit_sliding_usage_is_used(ngx_conf_t *cf);
 
 /* Cycles and processes. */
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);

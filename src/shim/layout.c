@@ -7,10 +7,11 @@
  * which every word is harmless, so that a function that finds another field
  * there does no harm.
  *
- * Not told: ngx_command_t, ngx_module_t and ngx_http_module_t, which NGINX
- * reads before any hook of a module runs; ngx_http_compile_complex_value_t, of
- * which no function gives anything back; and a new bit that moves no field, but
- * for those that are looked at.  Zones compare ngx_slab_pool_t.
+ * No check covers ngx_command_t, ngx_module_t and ngx_http_module_t, which
+ * NGINX reads before any hook of a module runs;
+ * ngx_http_compile_complex_value_t, of which no function gives anything back;
+ * and new bits that move no field, unless a check reads them.  Zones compare
+ * ngx_slab_pool_t.
  */
 
 #include "http/module.h"
@@ -88,7 +89,7 @@ extern ngx_queue_t  ngx_posted_delayed_events __attribute__((weak));
 #define BUILT_FOR_OPENRESTY  0
 #endif
 
-/* What our filters have got. */
+/* What NGINX has passed to our filters. */
 static ngx_uint_t  ngx_http_limit_sliding_headers_passed;
 static ngx_buf_t  *ngx_http_limit_sliding_buf_passed;
 
@@ -164,21 +165,6 @@ ngx_http_limit_sliding_check_tables(void)
 }
 
 
-/* NGINX reads the directive "http". */
-
-static const char *
-ngx_http_limit_sliding_check_conf(ngx_conf_t *cf)
-{
-    EXPECT(ngx_conf_t, cf->module_type == NGX_CORE_MODULE
-                       && cf->cmd_type == NGX_MAIN_CONF && !cf->handler)
-
-    EXPECT(ngx_conf_file_t, cf->conf_file->file.log == cf->log
-                            && cf->conf_file->line > 0)
-
-    return NULL;
-}
-
-
 /* The name of the host is the last field. */
 
 static const char *
@@ -233,22 +219,6 @@ ngx_http_limit_sliding_check_pool(ngx_pool_t *pool)
 
     EXPECT(ngx_buf_t, b && b->pos && b->pos == b->last && b->pos == b->start
                       && b->end == b->pos + 24 && b->temporary && !b->last_buf)
-
-    return NULL;
-}
-
-
-/* A log without a file leads to the next one, by its last field. */
-
-static const char *
-ngx_http_limit_sliding_check_log(ngx_log_t *log, ngx_log_t *next)
-{
-    log->next = next;
-    next->file = (void *) next;
-
-    EXPECT(ngx_log_t, ngx_log_get_file_log(log) == next)
-
-    log->next = NULL;
 
     return NULL;
 }
@@ -475,12 +445,18 @@ static const char *
 ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 {
     void                 *(*rooms)[WORDS];
-    ngx_log_t            *log;
+    ngx_log_t            *log, *next;
     ngx_conf_t            conf;
     ngx_connection_t     *c;
     ngx_http_conf_ctx_t   ctx;
 
-    CHECK(ngx_http_limit_sliding_check_conf(cf))
+    /* NGINX reads the directive "http" */
+
+    EXPECT(ngx_conf_t, cf->module_type == NGX_CORE_MODULE
+                       && cf->cmd_type == NGX_MAIN_CONF && !cf->handler)
+
+    EXPECT(ngx_conf_file_t, cf->conf_file->file.log == cf->log
+                            && cf->conf_file->line > 0)
 
     conf = *cf;
     conf.pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, cf->log);
@@ -490,8 +466,16 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
     rooms = ngx_pcalloc(conf.pool, ROOMS * sizeof(*rooms));
     EXPECT(ngx_pool_t, rooms)
 
+    /* a log without a file leads to the next one, by its last field */
+
     log = (void *) rooms[0];
-    CHECK(ngx_http_limit_sliding_check_log(log, (void *) rooms[1]))
+    next = (void *) rooms[1];
+    log->next = next;
+    next->file = (void *) next;
+
+    EXPECT(ngx_log_t, ngx_log_get_file_log(log) == next)
+
+    log->next = NULL;
 
     CHECK(ngx_http_limit_sliding_check_cycle(cf->cycle, cf))
     CHECK(ngx_http_limit_sliding_check_tables())
@@ -518,7 +502,7 @@ ngx_http_limit_sliding_find_other(ngx_conf_t *cf)
 }
 
 
-/* Does without a log, which may not be where the module would look for it. */
+/* Writes to stderr: the log may not be where the module would look for it. */
 
 static ngx_int_t
 ngx_http_limit_sliding_fits(const char *other)
@@ -544,7 +528,7 @@ ngx_http_limit_sliding_check_layout(ngx_conf_t *cf)
 {
     static ngx_int_t  rc = NGX_ERROR;
 
-    /* both modules ask, for each configuration, and the binary stays */
+    /* each configuration asks, and the binary stays */
 
     if (rc != NGX_OK) {
         ngx_set_errno(0);

@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * By these structures NGINX finds the module: the directives, the hooks of a
- * configuration and of processes, the places in phases and among filters.
+ * The structures by which NGINX finds the module: the directives, the hooks of
+ * a configuration and of processes, the places in phases and among filters.
  */
 
 #include "http/module.h"
@@ -13,7 +13,6 @@ static void *ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_enter_cycle(ngx_cycle_t *cycle);
-static void *ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_late_init(ngx_conf_t *cf);
 
@@ -34,68 +33,53 @@ ngx_http_output_body_filter_pt
 
 static ngx_command_t  ngx_http_limit_sliding_commands[] = {
 
-    { ngx_string("limit_sliding_zone"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
-      ngx_http_limit_sliding_zone,
-      0,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_zone"),
+      .type = NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      .set = ngx_http_limit_sliding_zone },
 
-    { ngx_string("limit_sliding_redis"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_redis,
-      0,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_redis"),
+      .type = NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_redis },
 
-    { ngx_string("limit_sliding"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_status"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_status,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_status"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_status,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_log_level"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_log_level,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_log_level"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_log_level,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_dry_run"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_FLAG,
-      ngx_http_limit_sliding_dry_run,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_dry_run"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_FLAG,
+      .set = ngx_http_limit_sliding_dry_run,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_api"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
-      ngx_http_limit_sliding_api,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_api"),
+      .type = NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
+      .set = ngx_http_limit_sliding_api,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_headers"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_headers,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_headers"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_headers,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
-    { ngx_string("limit_sliding_client"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
-      ngx_http_limit_sliding_client,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    { .name = ngx_string("limit_sliding_client"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_1MORE,
+      .set = ngx_http_limit_sliding_client,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
+
+    { .name = ngx_string("limit_sliding_usage"),
+      .type = NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
+      .set = ngx_http_limit_sliding_usage,
+      .conf = NGX_HTTP_LOC_CONF_OFFSET },
 
       ngx_null_command
 };
@@ -122,37 +106,21 @@ ngx_module_t  ngx_http_limit_sliding_module = {
 };
 
 
-static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
-
-    { ngx_string("limit_sliding_usage"),
-      NGX_HTTP_LIMIT_SLIDING_PLACES|NGX_CONF_TAKE1,
-      ngx_http_limit_sliding_usage,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-      ngx_null_command
-};
-
-
 static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
     .preconfiguration = ngx_http_limit_sliding_usage_add_variables,
-    .postconfiguration = ngx_http_limit_sliding_usage_init,
-    .create_main_conf = ngx_http_limit_sliding_usage_begin_main_conf,
-    .create_loc_conf = ngx_http_limit_sliding_usage_create_loc_conf,
-    .merge_loc_conf = ngx_http_limit_sliding_usage_merge_loc_conf
+    .postconfiguration = ngx_http_limit_sliding_usage_init
 };
 
 
 /*
- * The filter is a module of its own, as a module has one place among the
- * filters: here before filters such as gzip.
+ * The filter of usage is a module of its own, as a module has one place among
+ * the filters: here before filters such as gzip.  Its configuration is part of
+ * the first module's.
  */
 
 ngx_module_t  ngx_http_limit_sliding_usage_filter_module = {
     NGX_MODULE_V1,
     .ctx = &ngx_http_limit_sliding_usage_filter_module_ctx,
-    .commands = ngx_http_limit_sliding_usage_commands,
     .type = NGX_HTTP_MODULE
 };
 
@@ -163,9 +131,9 @@ static ngx_http_module_t  ngx_http_limit_sliding_late_filter_module_ctx = {
 
 
 /*
- * This one comes before "add_header" in the order, and thus is called after.
- * It gets its type once NGINX has counted its modules: it needs no room in
- * requests, which NGINX would clear in each of them.
+ * The late filter is before "add_header" in the order, so NGINX calls it after.
+ * It gets its type once NGINX has counted its modules: a counted module has
+ * room in each request, which NGINX would clear.
  */
 
 ngx_module_t  ngx_http_limit_sliding_late_filter_module = {
@@ -186,19 +154,6 @@ ngx_http_limit_sliding_begin_main_conf(ngx_conf_t *cf)
                                        ngx_http_limit_sliding_module.ctx_index;
 
     return ngx_http_limit_sliding_create_main_conf(cf);
-}
-
-
-/* NGINX calls the first of these modules first, whichever that is. */
-
-static void *
-ngx_http_limit_sliding_usage_begin_main_conf(ngx_conf_t *cf)
-{
-    if (ngx_http_limit_sliding_check_layout(cf) != NGX_OK) {
-        return NULL;
-    }
-
-    return ngx_http_limit_sliding_usage_create_main_conf(cf);
 }
 
 
@@ -233,24 +188,18 @@ ngx_http_limit_sliding_after_auth(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
-ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
-    ngx_http_handler_pt handler)
-{
-    ngx_http_handler_pt        *h;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-
-    h = ngx_array_push(&cmcf->phases[phase].handlers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    *h = handler;
-
-    return NGX_OK;
-}
+static struct {
+    ngx_uint_t           need;
+    ngx_uint_t           phase;
+    ngx_http_handler_pt  handler;
+} ngx_http_limit_sliding_phases[] = {
+    { NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH, NGX_HTTP_ACCESS_PHASE,
+      ngx_http_limit_sliding_before_auth },
+    { NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH, NGX_HTTP_PRECONTENT_PHASE,
+      ngx_http_limit_sliding_after_auth },
+    { NGX_HTTP_LIMIT_SLIDING_SETTLES, NGX_HTTP_LOG_PHASE,
+      ngx_http_limit_sliding_settle }
+};
 
 
 /*
@@ -262,36 +211,30 @@ ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
 static ngx_int_t
 ngx_http_limit_sliding_init(ngx_conf_t *cf)
 {
-    ngx_uint_t  needs;
+    ngx_uint_t                  i, needs, phase;
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
 
     if (ngx_http_limit_sliding_complete(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 
     needs = ngx_http_limit_sliding_needs(cf);
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
-                                          ngx_http_limit_sliding_before_auth)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+    for (i = 0; i < 3; i++) {
+        if (!(needs & ngx_http_limit_sliding_phases[i].need)) {
+            continue;
+        }
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
-                                          ngx_http_limit_sliding_after_auth)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
+        phase = ngx_http_limit_sliding_phases[i].phase;
 
-    if ((needs & NGX_HTTP_LIMIT_SLIDING_SETTLES)
-        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_LOG_PHASE,
-                                              ngx_http_limit_sliding_settle)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
+        h = ngx_array_push(&cmcf->phases[phase].handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
+
+        *h = ngx_http_limit_sliding_phases[i].handler;
     }
 
     if (needs & NGX_HTTP_LIMIT_SLIDING_HEADERS) {
@@ -321,16 +264,15 @@ ngx_http_limit_sliding_late_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_limit_sliding_usage_init(ngx_conf_t *cf)
 {
-    if (!ngx_http_limit_sliding_usage_is_used(cf)) {
-        return NGX_OK;
-    }
-
-    ngx_http_limit_sliding_usage_next_header_filter =
+    if (ngx_http_limit_sliding_needs(cf) & NGX_HTTP_LIMIT_SLIDING_USAGE) {
+        ngx_http_limit_sliding_usage_next_header_filter =
                                                     ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
+        ngx_http_top_header_filter = ngx_http_limit_sliding_usage_header_filter;
 
-    ngx_http_limit_sliding_usage_next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = ngx_http_limit_sliding_usage_body_filter;
+        ngx_http_limit_sliding_usage_next_body_filter =
+                                                      ngx_http_top_body_filter;
+        ngx_http_top_body_filter = ngx_http_limit_sliding_usage_body_filter;
+    }
 
     return NGX_OK;
 }

@@ -14,7 +14,6 @@
 
 #include "core/table/zone.hpp"
 #include "http/api/api.hpp"
-#include "http/api/reports.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/api_response.hpp"
 #include "http/keys/key_operations.hpp"

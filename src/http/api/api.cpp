@@ -2,7 +2,6 @@
 
 #include "http/api/api.hpp"
 
-#include "http/api/reports.hpp"
 #include "http/json/api_response.hpp"
 #include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
@@ -82,10 +81,6 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     return send_error(r, NGX_HTTP_NOT_ALLOWED, "method not allowed");
 }
 
-ngx_int_t send_no_path(ngx_http_request_t *r) {
-    return send_error(r, NGX_HTTP_NOT_FOUND, "no such path");
-}
-
 ngx_int_t api_handler(ngx_http_request_t *r) {
     ngx_int_t rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) { return rc; }
@@ -100,10 +95,11 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
         return rc == NGX_DECLINED ? send(r) : rc;
     }
 
-    if (!cut_prefix(&path, "zones/")) { return send_no_path(r); }
-
-    const bool is_list = cut_suffix(&path, "/limits");
-    if ((!is_list && !cut_suffix(&path, "/key")) || path.empty()) { return send_no_path(r); }
+    const bool is_of_zone = cut_prefix(&path, "zones/");
+    const bool is_list = is_of_zone && cut_suffix(&path, "/limits");
+    if (!is_of_zone || (!is_list && !cut_suffix(&path, "/key")) || path.empty()) {
+        return send_error(r, NGX_HTTP_NOT_FOUND, "no such path");
+    }
 
     rc = check_method(r, is_list ? kRead : kRead | kWrite);
     if (rc != NGX_DECLINED) { return rc; }

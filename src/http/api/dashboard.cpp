@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/api/reports.hpp"
+#include "http/api/api.hpp"
 
 #include "http/json/api_response.hpp"
 #include "http/response/headers.hpp"

@@ -164,10 +164,28 @@ class Card {
         this.node.remove();
         this.node = null;
     }
+
+    show() {
+        this.chart.show(this.counters);
+        this.rates.set(this.listed.map(name => this.row(name)));
+        this.timing.set(this.times.facts);
+    }
+
+    // Returns the row of a counter, for Rates.
+    row(name) {
+        const { counters } = this;
+        const line = this.charted.includes(name);
+        return [name, line ? "series " + lineClass(name) : "",
+            counters.rate(name),
+            line || counters.timeline[name] ? counters.peak(name) : null,
+            counters.values[name], this.kept.includes(name)];
+    }
 }
 
 class Zone extends Card {
     charted = [...CHARTED, "fallback"];
+    listed = [...CHARTED, ...RARE];
+    kept = ["passed", "rejected"];         // listed even if they are 0
     rated = ["Requests", "decision"];
     timed = "Time of a decision";
 
@@ -218,20 +236,12 @@ class Zone extends Card {
             "Redis": zone.redis,
             "leases size": lease > 0 ? count(lease) : lease
         });
-        this.chart.show(counters);
-        const row = (name, line = "", always = false) => [name, line,
-            counters.rate(name), counters.timeline[name]
-                || CHARTED.includes(name) ? counters.peak(name) : null,
-            zone[name], always];
-        this.rates.set([...CHARTED.map(name => row(name, "series "
-            + lineClass(name), ["passed", "rejected"].includes(name))),
-        ...RARE.map(name => row(name))]);
+        super.show();
         this.sources.set(Object.keys(zone.sources ?? {}).map(name => [name,
             name === "fallback" ? "series fallback" : "",
             counters.rate(name, all => all.sources[name]),
             name === "fallback" ? counters.peak(name) : null,
             zone.sources[name]]));
-        this.timing.set(this.times.facts);
 
         const used = zone.slots ? zone.keys / zone.slots : 0;
         this.memory.hidden = used < MEMORY;
@@ -262,6 +272,8 @@ class Zone extends Card {
 
 class Redis extends Card {
     charted = ["calls", "failed_calls"];
+    listed = ["calls", "failed_calls", "breaker_opened", "unsettled"];
+    kept = ["calls"];
     rated = ["Calls", "what"];
     timed = "Round trips";
 
@@ -277,8 +289,7 @@ class Redis extends Card {
     }
 
     show() {
-        const { redis, counters } = this;
-        const { memory } = redis;
+        const { redis, redis: { memory } } = this;
         this.facts.set({
             "breaker": redis.breaker + (redis.open_ms === null ? ""
                 : " for " + about(redis.open_ms)),
@@ -290,17 +301,6 @@ class Redis extends Card {
                 ? " of " + bytes(memory.max_bytes) : ""),
             "evicted keys": memory?.evicted ? count(memory.evicted) : ""
         });
-        this.chart.show(counters);
-        this.rates.set([
-            ["calls", "series calls", counters.rate("calls"),
-                counters.peak("calls"), redis.calls, true],
-            ["failed_calls", "series failed", counters.rate("failed_calls"),
-                counters.peak("failed_calls"), redis.failed_calls],
-            ["breaker_opened", "", counters.rate("breaker_opened"), null,
-                redis.breaker_opened],
-            ["unsettled", "", counters.rate("unsettled"), null,
-                redis.unsettled]
-        ]);
-        this.timing.set(this.times.facts);
+        super.show();
     }
 }

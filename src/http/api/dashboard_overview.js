@@ -141,8 +141,7 @@ function decidedBy({ zone, counters }) {
     const [[source, rate]] = Object.keys(zone.sources).map(source => [source,
         counters.rate(source, all => all.sources[source]) ?? 0])
         .sort(([, a], [, b]) => b - a);
-    return rate === 0 ? "Redis " + zone.redis
-        : source === "redis" ? "Redis " + zone.redis
+    return rate === 0 || source === "redis" ? "Redis " + zone.redis
         : source === "fallback" ? "without Redis" : source;
 }
 

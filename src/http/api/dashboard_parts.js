@@ -156,7 +156,6 @@ function table(title, ...heads) {
 }
 
 
-
 // Counters of requests that have a line in charts.
 const CHARTED = ["passed", "delayed", "rejected", "delayed_dry_run",
     "rejected_dry_run"];

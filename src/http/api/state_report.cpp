@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/api/reports.hpp"
+#include "http/api/api.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,6 @@
 #include "core/table/zone.hpp"
 #include "http/api/report_numbers.hpp"
 #include "http/api/timelines.hpp"
-#include "http/conf/configuration.hpp"
 #include "http/json/api_response.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/array.hpp"
@@ -329,16 +328,6 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("max_ms", zone.rejected.penalty.max_ms);
 }
 
-void write_leases(Json &json, uint32_t lease) {
-    if (lease == 0) {
-        json.field("leases", nullptr);
-        return;
-    }
-
-    auto leases = json.object("leases");
-    auto_field(json, "size", lease, kLeaseAuto);
-}
-
 /* Clients send the keys, which may be any bytes. */
 void write_offenders(Json &json, const ZoneConf &zone) {
     if (!zone.rejected.top) {
@@ -380,22 +369,18 @@ void write_zone(Json &json, const ZoneReport &zone) {
         }
 
         const RemoteZone &remote = zone.conf->remote;
-        write_leases(json, remote.lease);
+        if (remote.lease != 0) {
+            auto leases = json.object("leases");
+            auto_field(json, "size", remote.lease, kLeaseAuto);
+        } else {
+            json.field("leases", nullptr);
+        }
+
         json.field("on_error", kOnErrorWords[index_of(*remote.on_error)]);
         json.field("sync", remote.sync_ms != 0 ? &remote.sync_ms : nullptr);
     }
 
     write_offenders(json, *zone.conf);
-}
-
-void write_memory(Json &json, const RedisReport &redis) {
-    if (!redis.memory) {
-        json.field("memory", nullptr);
-        return;
-    }
-
-    auto object = json.object("memory");
-    write_fields(json, kMemoryMetrics, redis);
 }
 
 void write_redis(Json &json, const RedisReport &redis) {
@@ -419,7 +404,13 @@ void write_redis(Json &json, const RedisReport &redis) {
     json.field("open_ms", redis.is_open ? &open_ms : nullptr);
 
     write_fields(json, kRedisMetrics, redis);
-    write_memory(json, redis);
+    if (redis.memory) {
+        auto memory = json.object("memory");
+        write_fields(json, kMemoryMetrics, redis);
+    } else {
+        json.field("memory", nullptr);
+    }
+
     write_timeline(json, redis.redis->shared->timeline);
 }
 

@@ -16,8 +16,8 @@ ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, u
  * are kept, because the API then leaves a key with shorter prefixes as it is. */
 void learn_prefixes(ngx_conf_t *cf, const LocConf &conf);
 
-/* Sets the prefixes of zones that no location uses to the longest ones of the API's locations, or
- * to the defaults, so that a reload reads the keys that the API has written. */
+/* A zone that no location uses gets the API's longest prefixes, else the defaults, so it finds the
+ * keys the API wrote. */
 void set_unused_prefixes(const MainConf &main);
 
 /* Returns the prefix in bits for an address of 4 or 16 bytes, either `ipv4` or `ipv6`.  Reduces

@@ -12,13 +12,16 @@
 
 namespace limit_sliding {
 
+class UsageName;
+
 struct MainConf {
     Zones zones;
     Array<LimitSet *> sets;
     Array<Redis *> redises;
-    const UtcOffsets *local_offsets; /* nullptr: no zone has "calendar=local" */
-    ngx_int_t context_index;         /* index of the variable that holds a request's Context */
-    ZoneClients api_clients;         /* longest prefixes in locations of the API */
+    const UtcOffsets *local_offsets;   /* nullptr: no zone has "calendar=local" */
+    ngx_int_t context_index;           /* index of the variable that holds a request's Context */
+    ngx_int_t usage_index = NGX_ERROR; /* that of its usage; NGX_ERROR: no location reads usages */
+    ZoneClients api_clients;           /* longest prefixes in locations of the API */
 
     ngx_uint_t needs; /* the mask of module.h */
     bool charges;     /* "limit_sliding_api write=on" */
@@ -45,6 +48,8 @@ struct LocConf {
     ngx_uint_t headers = NGX_CONF_UNSET_UINT;
     ngx_uint_t client_ipv4 = NGX_CONF_UNSET_UINT; /* prefix, in bits */
     ngx_uint_t client_ipv6 = NGX_CONF_UNSET_UINT;
+    UsageName *usage = static_cast<UsageName *>(NGX_CONF_UNSET_PTR); /* nullptr: off */
+    LogPace missing_usage = {}; /* of lines about responses without the name, of this worker */
     ngx_flag_t api_write = NGX_CONF_UNSET; /* stays unset without the API */
     FileLine api_where = {};
 };

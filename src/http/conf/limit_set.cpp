@@ -42,10 +42,7 @@ bool check_rate(ngx_conf_t *cf, Limit &limit) {
         return false;
     }
 
-    if (window == policy.window()) { return true; }
-
-    limit.rates[0] = create_expression(cf, limit.rate_text);
-    return limit.rates[0] != nullptr;
+    return window == policy.window() || create_expression(cf, limit.rate_text, limit.rates[0]);
 }
 
 /* Checks that the parameters of a limit belong to its zone: one with "inflight=", or with a

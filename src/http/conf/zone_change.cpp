@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* What a reload changes of the zones of the last cycle, and the log says. */
+/* Notices about what a reload changes of the zones of the last cycle. */
 
 #include "http/conf/zone_conf.hpp"
 
@@ -50,7 +50,7 @@ const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
     return nullptr;
 }
 
-/* Prints the first difference by which nothing of a zone's keys is found in Redis. */
+/* Prints the first difference after which a zone finds nothing of its keys in Redis. */
 u_char *print_move(u_char *p, u_char *last, const Settings &settings, const Settings &old) {
     auto print = [=](const char *format, auto... values) {
         return ngx_slprintf(p, last, format, values...);
@@ -143,13 +143,13 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
 }
 
 void tell_changes(ngx_log_t &log, const ZoneConf &zone) {
-    const auto *old = zone.ordered.former;
-    if (zone.ordered.restarted.len != 0) {
+    const auto *old = zone.former;
+    if (zone.restarted.len != 0) {
         const bool loses = old != nullptr && !old->is_remote() && zone.override_file.path.len == 0
                            && old->memory.aside.overrides->count() != 0;
         ngx_log_error(NGX_LOG_NOTICE, &log, 0, "limit_sliding zone \"%V\" starts empty%s: %V",
                       &zone.name, loses ? ", without its limits of single keys" : "",
-                      &zone.ordered.restarted);
+                      &zone.restarted);
     }
 
     if (old == nullptr || !zone.is_remote() || !old->is_remote()) { return; }
@@ -163,14 +163,6 @@ void tell_changes(ngx_log_t &log, const ZoneConf &zone) {
                       "behind in Redis: %*s",
                       &zone.name, end - text, text);
     }
-}
-
-void tell_gone(ngx_log_t &log, const ZoneConf &old) {
-    if (!old.is_remote() && old.memory.aside.overrides->count() == 0) { return; }
-
-    ngx_log_error(NGX_LOG_NOTICE, &log, 0,
-                  "limit_sliding zone \"%V\" is gone, and with it the limits of single keys",
-                  &old.name);
 }
 
 } // namespace limit_sliding

@@ -42,8 +42,10 @@ bool fit_pages(const ZoneConf &zone, ngx_slab_pool_t *slab) {
                && ngx_slab_alloc(slab, (slab->pfree - pages) * ngx_pagesize) != nullptr);
 }
 
-/* Takes 1/8 of the free memory for refusals, and 1/8 for leases or, with sync=, the outbox. */
-bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
+/* Takes 1/8 of the free memory for refusals, and 1/8 for leases or, with sync=, the outbox.  Takes
+ * 1/32 of the rest, at most 64 pages, for bans to send to other nodes. */
+bool init_remote(ZoneConf &zone, ngx_slab_pool_t *slab) {
+    auto &remote = zone.remote;
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
     void *refusals = ngx_slab_calloc(slab, size);
     void *log_after = ngx_slab_calloc(slab, sizeof(ngx_atomic_t));
@@ -52,25 +54,23 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     remote.refusals = Refusals::init(refusals, size);
     remote.log_after = static_cast<ngx_atomic_t *>(log_after);
 
-    if (remote.lease == 0 && remote.sync_ms == 0) { return true; }
+    if (remote.lease != 0 || remote.sync_ms != 0) {
+        void *more = ngx_slab_calloc(slab, size);
+        if (more == nullptr) { return false; }
 
-    void *more = ngx_slab_calloc(slab, size);
-    if (more == nullptr) { return false; }
-
-    if (remote.sync_ms != 0) {
-        remote.outbox = Outbox::init(more, size);
-    } else {
-        remote.leases = Leases::init(more, size);
+        if (remote.sync_ms != 0) {
+            remote.outbox = Outbox::init(more, size);
+        } else {
+            remote.leases = Leases::init(more, size);
+        }
     }
-    return true;
-}
 
-/* Takes 1/32 of the free memory, at most 64 pages, for bans to send to other nodes. */
-bool init_exchange(RemoteZone &remote, ngx_slab_pool_t *slab) {
-    size_t size = ngx_min(ngx_max(slab->pfree / 32, 1), 64) * ngx_pagesize;
-    void *memory = ngx_slab_calloc(slab, size);
-    remote.exchange = memory != nullptr ? BanExchange::init(memory, size) : nullptr;
-    return memory != nullptr;
+    if (!zone.rejected.are_banned()) { return true; }
+
+    size = ngx_min(ngx_max(slab->pfree / 32, 1), 64) * ngx_pagesize;
+    void *bans = ngx_slab_calloc(slab, size);
+    remote.exchange = bans != nullptr ? BanExchange::init(bans, size) : nullptr;
+    return bans != nullptr;
 }
 
 /* Returns the ms by which UTC is ahead of NGINX's monotonic clock. */
@@ -117,10 +117,8 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
 
 /* Divides the memory of a new zone.  Returns false if the memory is too small. */
 bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret) {
-    const bool is_remote = zone.is_remote();
     const size_t own_pages = own_pages_of(zone);
-    if (!fit_pages(zone, slab) || (is_remote && !init_remote(zone.remote, slab))
-        || (is_remote && zone.rejected.are_banned() && !init_exchange(zone.remote, slab))
+    if (!fit_pages(zone, slab) || (zone.is_remote() && !init_remote(zone, slab))
         || slab->pfree <= own_pages) {
         return false;
     }
@@ -199,52 +197,19 @@ ngx_shm_zone_t *find_memory(ngx_cycle_t &cycle, std::string_view name) {
     return found;
 }
 
-/* Logs that another module defines a zone of this name, or uses the name.  Returns false. */
-bool blame_other(ngx_conf_t *cf, const ZoneConf &zone, const ngx_shm_zone_t &other) {
-    const char *user = "another module";
-    for (auto **module = cf->cycle->modules; *module != nullptr; module++) {
-        if (*module == other.tag) { user = (*module)->name; }
-    }
-
-    return other.shm.size != 0
-               ? invalid_at(cf, zone.where,
-                            "the name of the zone \"%V\" is that of a zone of %s in %s:%ui",
-                            &zone.name, user)
-               : invalid_at(cf, zone.where,
-                            "the zone \"%V\" is used by %s, did you mean "
-                            "\"limit_sliding zone=%V\" there? in %s:%ui",
-                            &zone.name, user, &zone.name);
-}
-
-/* Requests the zone's memory.  If another module uses the name, the error names that module. */
-bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
-    if (const auto *other = find_memory(*cf->cycle, view(zone.name))) {
-        return blame_other(cf, zone, *other);
-    }
-
-    const size_t size = ngx_align(zone.size, ngx_pagesize) + own_pages_of(zone) * page_bytes();
-    zone.ordered.shm_zone
-        = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
-    if (zone.ordered.shm_zone == nullptr) { return false; }
-
-    zone.ordered.shm_zone->init = init_memory;
-    zone.ordered.shm_zone->data = &zone;
-    return true;
-}
-
 /* Decides whether the zone keeps the memory of the last cycle, and sets `restarted` if not.
- * Returns false if there is no memory for the text. */
-bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
+ * Returns the tag that makes NGINX do so, or nullptr if there is no memory for the text. */
+char *reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     auto *shm_zone = find_memory(*cf->cycle->old_cycle, view(zone.name));
-    if (shm_zone == nullptr) { return true; }
+    if (shm_zone == nullptr) { return &tags[0]; }
 
     const bool is_first = shm_zone->tag == &tags[0];
     if (!is_first && shm_zone->tag != &tags[1]) {
         if (was_other_file(*cf->cycle->old_cycle)) {
-            ngx_str_set(&zone.ordered.restarted, "its module was loaded from another file");
+            ngx_str_set(&zone.restarted, "its module was loaded from another file");
         }
 
-        return true;
+        return &tags[0];
     }
 
     const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
@@ -252,14 +217,43 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
                   + zone.key.complex.value.len + old.key.complex.value.len;
 
     auto *text = alloc_bytes(cf->pool, size);
-    if (text == nullptr) { return false; }
+    if (text == nullptr) { return nullptr; }
 
     auto *end = print_difference(text, text + size, zone, old);
-    zone.ordered.former = &old;
-    zone.ordered.restarted = {static_cast<size_t>(end - text), text};
+    zone.former = &old;
+    zone.restarted = {static_cast<size_t>(end - text), text};
 
-    bool keep = (end == text);
-    zone.ordered.shm_zone->tag = &tags[is_first == keep ? 0 : 1];
+    const bool keeps = (end == text);
+    return &tags[is_first == keeps ? 0 : 1];
+}
+
+/* Requests the zone's memory.  If another module uses the name, the error names that module. */
+bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    if (const auto *other = find_memory(*cf->cycle, view(zone.name))) {
+        const char *user = "another module";
+        for (auto **module = cf->cycle->modules; *module != nullptr; module++) {
+            if (*module == other->tag) { user = (*module)->name; }
+        }
+
+        return other->shm.size != 0
+                   ? invalid_at(cf, zone.where,
+                                "the name of the zone \"%V\" is that of a zone of %s in %s:%ui",
+                                &zone.name, user)
+                   : invalid_at(cf, zone.where,
+                                "the zone \"%V\" is used by %s, did you mean "
+                                "\"limit_sliding zone=%V\" there? in %s:%ui",
+                                &zone.name, user, &zone.name);
+    }
+
+    const size_t size = ngx_align(zone.size, ngx_pagesize) + own_pages_of(zone) * page_bytes();
+    auto *tag = reuse_memory(cf, zone);
+    auto *shm_zone = tag != nullptr
+                         ? ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), tag)
+                         : nullptr;
+    if (shm_zone == nullptr) { return false; }
+
+    shm_zone->init = init_memory;
+    shm_zone->data = &zone;
     return true;
 }
 
@@ -309,7 +303,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
 
         if (zone->policy.is_in_flight() && !open_seats(cf->log)) { return false; }
 
-        if (!order_memory(cf, *zone) || !reuse_memory(cf, *zone)) { return false; }
+        if (!order_memory(cf, *zone)) { return false; }
     }
 
     return true;
@@ -329,7 +323,13 @@ void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones) {
         if (shm_zone.tag != &tags[0] && shm_zone.tag != &tags[1]) { return; }
 
         const auto &old = *static_cast<ZoneConf *>(shm_zone.data);
-        if (find_zone(zones, view(old.name)) == nullptr) { tell_gone(shown, old); }
+        const bool has_limits = old.is_remote() || old.memory.aside.overrides->count() != 0;
+        if (has_limits && find_zone(zones, view(old.name)) == nullptr) {
+            ngx_log_error(
+                NGX_LOG_NOTICE, &shown, 0,
+                "limit_sliding zone \"%V\" is gone, and with it the limits of single keys",
+                &old.name);
+        }
     });
 }
 

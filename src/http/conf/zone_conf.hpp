@@ -8,12 +8,10 @@
 #include <string_view>
 
 #include "core/facts/offenders.hpp"
-#include "core/holds/hold.hpp"
 #include "core/limiter/zone_memory.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/statistics.hpp"
+#include "http/conf/zone_worker.hpp"
 #include "http/values/expression.hpp"
-#include "ngx/array.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/decisions/client.hpp"
@@ -34,41 +32,12 @@ struct SharedZone {
     ZoneMemory aside;
 };
 
-struct OverrideQueue;
-struct LuaZone;
-struct ZoneConf;
-
-/* Paces the lines of one kind that this worker logs, by "every=". */
-struct LogPace {
-    ngx_msec_t after;   /* earliest time of the next line, in ms of NGINX's clock */
-    ngx_uint_t omitted; /* lines omitted since the last one */
-};
-
-/* The parts of a zone that belong to one worker. */
-struct ZoneWorker {
-    Statistics *counters;  /* this worker's counters, in shared memory */
-    Sampler sampler;       /* samples rejections; takes all if keys may be banned */
-    Sampler top_sampler;   /* samples offenders if keys may be banned */
-    LogPace decisions;     /* lines about rejections and delays */
-    LogPace bad_values;    /* lines about invalid values, which must not displace rejections */
-    OverrideQueue *writes; /* API writes; nullptr: none so far */
-    Holdings holdings;     /* units of this worker's requests; set if the zone has inflight= */
-    LuaZone *lua;          /* the zone as Lua uses it; nullptr: Lua has not asked for it */
-};
-
 /* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless
  * `known`.  The API, in another location, uses them to find the key of a client. */
 struct ZoneClients {
     bool known;
     ngx_uint_t ipv4;
     ngx_uint_t ipv6;
-};
-
-/* The shared memory that a zone requests from NGINX. */
-struct OrderedMemory {
-    ngx_shm_zone_t *shm_zone; /* nullptr: not requested yet */
-    const ZoneConf *former;   /* the zone in the last cycle, until this cycle is in use */
-    ngx_str_t restarted;      /* reason why a reload empties the zone; empty: it does not */
 };
 
 /* The file with the overrides of a zone's keys. */
@@ -117,12 +86,11 @@ struct ZoneConf {
     /* Returns a limit for walks over all keys, although the keys may have other limits. */
     uint64_t any_limit() const { return std::clamp(limit, uint64_t{1}, policy.limit_max()); }
 
-    OrderedMemory ordered;
+    const ZoneConf *former; /* the zone in the last cycle, until this cycle is in use */
+    ngx_str_t restarted;    /* reason why a reload empties the zone; empty: it does not */
     SharedZone memory;
     ZoneWorker worker;
 };
-
-using Zones = Array<ZoneConf *>;
 
 /* Names of algorithms, by Algorithm.  The last one is no value of "algorithm=". */
 constexpr size_t kAlgorithms = 6;
@@ -147,27 +115,12 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
  * have other names in Redis. */
 void tell_changes(ngx_log_t &log, const ZoneConf &zone);
 
-/* Logs that a zone of the last cycle is no more, if its keys may have had their own limits. */
-void tell_gone(ngx_log_t &log, const ZoneConf &old);
-
 /* Logs what a reload changes of the zone, and follows steps of UTC, once the configuration is in
  * use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
-/* Logs which zones of the last cycle are not configured any more. */
+/* Logs which zones of the last cycle are not configured any more, if their keys may have had their
+ * own limits. */
 void tell_gone_zones(ngx_cycle_t &cycle, const Zones &zones);
-
-/* Gives this worker its counters in shared memory. */
-void take_statistics(ZoneConf &zone);
-
-/* Starts a timer in this worker that withdraws states that expired long ago, in a megabyte of
- * each zone a minute (Zone::sweep()).  One worker is enough: zones up to 140 GB are swept within
- * 100 days.  There must be at least one zone. */
-void start_sweep(const Zones &zones);
-
-/* Lets this worker hold units in zones with inflight=, and starts a timer that gives back the
- * units of workers that have died.  Logs an error and returns false if the worker gets no number of
- * its own. */
-bool enter_holds(ngx_log_t *log, const Zones &zones);
 
 } // namespace limit_sliding

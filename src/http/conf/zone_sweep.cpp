@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "http/conf/zone_conf.hpp"
+#include "http/conf/zone_worker.hpp"
 
 #include "ngx/event.hpp"
 

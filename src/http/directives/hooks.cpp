@@ -63,7 +63,8 @@ bool has_scripts(const ngx_conf_t *cf) {
            || has_module(cf, "ngx_http_perl_module");
 }
 
-/* Returns true if the location has "add_header".  The directive tells where NGINX keeps them. */
+/* Returns true if the location has "add_header".  The entry of the directive has the offset at
+ * which NGINX keeps its fields. */
 bool adds_fields(ngx_conf_t *cf) {
     const auto *conf = static_cast<char *>(
         ngx_http_conf_get_module_loc_conf(cf, ngx_http_headers_filter_module));
@@ -76,34 +77,35 @@ bool adds_fields(ngx_conf_t *cf) {
 }
 
 bool begin(ngx_cycle_t *cycle) {
-    for (auto *zone : main_conf_of(cycle).zones) {
+    const auto &main = main_conf_of(cycle);
+    for (auto *zone : main.zones) {
         take_statistics(*zone);
     }
 
-    prepare_claims(main_conf_of(cycle).sets);
+    prepare_claims(main.sets);
 
     /* NGINX's helper processes decide nothing, and need no client of Redis. */
-    if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
-        for (auto *redis : main_conf_of(cycle).redises) {
-            if (kHasRedis && !redis_enter(redis)) { return false; }
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE) { return true; }
+
+    for (auto *redis : main.redises) {
+        if (kHasRedis && !redis_enter(redis)) { return false; }
+    }
+
+    if (!enter_holds(cycle->log, main.zones)) { return false; }
+
+    for (auto *zone : main.zones) {
+        if (kHasRedis && zone->is_remote() && zone->rejected.are_banned()) {
+            enter_bans(zone->remote);
         }
 
-        if (!enter_holds(cycle->log, main_conf_of(cycle).zones)) { return false; }
+        if (main.charges) { watch_overrides(*zone); }
+    }
 
-        for (auto *zone : main_conf_of(cycle).zones) {
-            if (kHasRedis && zone->is_remote() && zone->rejected.are_banned()) {
-                enter_bans(zone->remote);
-            }
+    if (ngx_worker == 0 && !main.zones.empty()) {
+        start_sweep(main.zones);
 
-            if (main_conf_of(cycle).charges) { watch_overrides(*zone); }
-        }
-
-        if (ngx_worker == 0 && !main_conf_of(cycle).zones.empty()) {
-            start_sweep(main_conf_of(cycle).zones);
-
-            /* Only the API shows timelines. */
-            if (main_conf_of(cycle).api_clients.known) { start_timelines(main_conf_of(cycle)); }
-        }
+        /* Only the API shows timelines. */
+        if (main.api_clients.known) { start_timelines(main); }
     }
 
     return true;
@@ -153,7 +155,7 @@ char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
                          [&](auto *zone) { return open_overrides(cf, main.zones, *zone); })
           && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones);
 
-    /* An error comes alone: a misspelt zone leaves the right one unused. */
+    /* No warning follows an error: a misspelt zone would leave the right one unused. */
     if (is_valid) { warn_of_zones(cf, main); }
 
     return conf_result(is_valid);
@@ -177,6 +179,7 @@ char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent, void *
     ngx_conf_merge_uint_value(conf->headers, prev->headers, kHeaderRetryAfter);
     ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4, kIpv4Prefix);
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6, kIpv6Prefix);
+    ngx_conf_merge_ptr_value(conf->usage, prev->usage, nullptr);
 
     learn_prefixes(cf, *conf);
     warn_of_place(cf, *conf, prev->set != NGX_CONF_UNSET_PTR ? prev->set : nullptr);
@@ -188,8 +191,8 @@ char *ngx_http_limit_sliding_merge_loc_conf(ngx_conf_t *cf, void *parent, void *
     const bool adds = (conf->headers & ~kHeaderRetryAfter) != 0;
     if (adds) { main.needs |= NGX_HTTP_LIMIT_SLIDING_HEADERS; }
 
-    /* Who else may send such fields: add_header, scripts, the upstream of an error_page.  Where a
-     * script sets Retry-After, it replaces ours, which is there from the rejection on. */
+    /* add_header, scripts and the upstream of an error_page may send fields of the same names.  A
+     * script that sets Retry-After replaces ours, which the rejection has already set. */
     if (adds_fields(cf) || (adds && has_scripts(cf))
         || (conf->set != nullptr && core_loc_conf(cf).error_pages != nullptr)) {
         main.needs |= NGX_HTTP_LIMIT_SLIDING_ONE_OF_EACH;
@@ -204,9 +207,10 @@ ngx_int_t ngx_http_limit_sliding_complete(ngx_conf_t *cf) {
     return !main.charges || prepare_writes(cf, main.zones) ? NGX_OK : NGX_ERROR;
 }
 
-/* Without a zone, nothing of ours is sent. */
+/* Without a zone, nothing of ours is sent, but a log may have the usage of responses. */
 ngx_uint_t ngx_http_limit_sliding_needs(ngx_conf_t *cf) {
-    return main_conf(cf).zones.empty() ? 0 : main_conf(cf).needs;
+    const auto &main = main_conf(cf);
+    return main.zones.empty() ? main.needs & NGX_HTTP_LIMIT_SLIDING_USAGE : main.needs;
 }
 
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {

@@ -3,7 +3,6 @@
 /* The directive limit_sliding. */
 
 #include "http/conf/configuration.hpp"
-#include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/rates_and_costs.hpp"
 #include "ngx/conf.hpp"
@@ -36,8 +35,8 @@ bool is_of_response(std::string_view name) {
     return false;
 }
 
-/* Warns of a cost with a variable of the response.  The cost is evaluated before the response,
- * with "count_status=", too, and would silently be wrong. */
+/* Warns of a cost with a variable of the response.  Such a cost would silently be wrong, because it
+ * is evaluated before the response, even with "count_status=". */
 void check_cost(const Param &param) {
     auto rest = param.value();
     while (auto variable = next_variable(rest)) {
@@ -84,9 +83,8 @@ bool set_limit_rate(const Param &param, Limit &limit) {
 
 bool set_cost(const Param &param, Limit &limit) {
     if (has_variables(param.text)) {
-        limit.cost_value = create_expression(param.cf, param.text);
         check_cost(param);
-        return limit.cost_value != nullptr;
+        return create_expression(param.cf, param.text, limit.cost_value);
     }
 
     return parse_cost(param.text, limit.cost)
@@ -95,12 +93,9 @@ bool set_cost(const Param &param, Limit &limit) {
 }
 
 bool set_settle(const Param &param, Limit &limit) {
-    if (!has_variables(param.text)) {
-        return param.invalid("invalid settle \"%V\", it must hold a variable");
-    }
-
-    limit.settle = create_expression(param.cf, param.text);
-    return limit.settle != nullptr;
+    return has_variables(param.text)
+               ? create_expression(param.cf, param.text, limit.settle)
+               : param.invalid("invalid settle \"%V\", it must hold a variable");
 }
 
 /* Parses "401" or "4xx". */
@@ -161,17 +156,6 @@ constexpr ParamName of_zone[]
        {"on_error="},  {"penalty="}, {"penalty_after="}, {"penalty_max="},   {"precision="},
        {"redis="},     {"strict"},   {"sync="},          {"top="},           {"window="}};
 
-char *parse_off(LocConf &conf) {
-    if (conf.set == nullptr) { return conf_failed("\"off\" is duplicate"); }
-
-    if (conf.set != NGX_CONF_UNSET_PTR) {
-        return conf_failed("\"off\" stands alone, it cannot be combined with a zone");
-    }
-
-    conf.set = nullptr;
-    return NGX_CONF_OK;
-}
-
 /* Adds the limit to the limits of the location. */
 bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
     if (conf.set == NGX_CONF_UNSET_PTR) {
@@ -193,7 +177,16 @@ bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
 extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
-    if (words.size() == 2 && view(words[1]) == "off") { return parse_off(place); }
+    if (words.size() == 2 && view(words[1]) == "off") {
+        if (place.set == nullptr) { return conf_failed("\"off\" is duplicate"); }
+
+        if (place.set != NGX_CONF_UNSET_PTR) {
+            return conf_failed("\"off\" stands alone, it cannot be combined with a zone");
+        }
+
+        place.set = nullptr;
+        return NGX_CONF_OK;
+    }
 
     for (size_t i = 1; i < words.size(); i++) {
         if (place.set == nullptr || view(words[i]) == "off") {

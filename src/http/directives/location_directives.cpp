@@ -3,7 +3,6 @@
 /* Directives that set a few members of a location's configuration. */
 
 #include "http/conf/configuration.hpp"
-#include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"

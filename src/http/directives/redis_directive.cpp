@@ -36,37 +36,35 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     return redis;
 }
 
-/* In a cluster, the heartbeats of workers and the units of keys would be on different servers. */
-bool fits_topology(ngx_conf_t *cf, const ZoneConf &zone) {
-    const auto &settings = zone.remote.redis->settings;
-    return !zone.policy.is_in_flight() || settings.topology != Topology::kCluster
-           || invalid_at(cf, zone.where,
-                         "zone \"%V\" of \"inflight=\" cannot be in limit_sliding_redis \"%V\" "
-                         "with \"topology cluster\" in %s:%ui",
-                         &zone.name, &settings.name);
-}
-
-/* A zone with "sync=" is decided in this node's memory, with Redis or without it. */
-bool fits_sync(ngx_conf_t *cf, const ZoneConf &zone) {
-    const auto on_error = *zone.remote.on_error;
-    return zone.remote.sync_ms == 0 || on_error == OnError::kLocal
-           || invalid_at(cf, zone.where,
-                         "zone \"%V\" of \"sync=\" cannot have \"on_error=%s\", it needs "
-                         "\"on_error=local\" in %s:%ui",
-                         &zone.name, kOnErrorWords[index_of(on_error)].data());
-}
-
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
-    zone.remote.on_error = zone.remote.on_error.value_or(zone.remote.redis->settings.on_error);
-    if (!fits_topology(cf, zone) || !fits_sync(cf, zone)) { return false; }
+    auto &remote = zone.remote;
+    const auto &settings = remote.redis->settings;
+    const auto on_error = remote.on_error.value_or(settings.on_error);
 
-    zone.remote.name = zone.name;
-    zone.remote.policy = &zone.policy;
-    zone.remote.penalty = &zone.rejected.penalty;
-    zone.remote.prefix
-        = join(cf->pool, view(zone.remote.redis->settings.key_prefix), view(zone.name), ":{");
-    zone.remote.shape = join(cf->pool, "}:", Shape(zone.policy).text());
-    return zone.remote.prefix.data != nullptr && zone.remote.shape.data != nullptr;
+    /* In a cluster, the heartbeats of workers and the units of keys would be on different
+     * servers. */
+    if (zone.policy.is_in_flight() && settings.topology == Topology::kCluster) {
+        return invalid_at(cf, zone.where,
+                          "zone \"%V\" of \"inflight=\" cannot be in limit_sliding_redis \"%V\" "
+                          "with \"topology cluster\" in %s:%ui",
+                          &zone.name, &settings.name);
+    }
+
+    /* A zone with "sync=" is decided in this node's memory, with Redis or without it. */
+    if (remote.sync_ms != 0 && on_error != OnError::kLocal) {
+        return invalid_at(cf, zone.where,
+                          "zone \"%V\" of \"sync=\" cannot have \"on_error=%s\", it needs "
+                          "\"on_error=local\" in %s:%ui",
+                          &zone.name, kOnErrorWords[index_of(on_error)].data());
+    }
+
+    remote.on_error = on_error;
+    remote.name = zone.name;
+    remote.policy = &zone.policy;
+    remote.penalty = &zone.rejected.penalty;
+    remote.prefix = join(cf->pool, view(settings.key_prefix), view(zone.name), ":{");
+    remote.shape = join(cf->pool, "}:", Shape(zone.policy).text());
+    return remote.prefix.data != nullptr && remote.shape.data != nullptr;
 }
 
 /* Logs that a block is missing, with a hint if its name is the address of a server. */
@@ -111,7 +109,7 @@ bool set_redis(const Param &param, ZoneConf &zone) {
     zone.remote.redis = get_redis(param.cf, param.text);
     if (zone.remote.redis == nullptr) { return false; }
 
-    /* units in flight have a script of their own, but probes need one of rates */
+    /* Units in flight have a script of their own, but probes need the script of an algorithm. */
     const auto algorithm = zone.policy.is_in_flight() ? Algorithm::kFixed : zone.policy.algorithm;
     zone.remote.redis->algorithms |= 1u << index_of(algorithm);
     return true;

@@ -78,9 +78,8 @@ private:
         }
 
         const auto repair = is_watch ? OverridesRepair::kCopies : OverridesRepair::kAll;
-        uint64_t unplaced;
         if ((state == OverridesState::kChanged || last != '\n')
-            && !load_overrides(ngx_cycle->log, zone_, repair, &unplaced)) {
+            && !load_overrides(ngx_cycle->log, zone_, repair)) {
             return Result::kFailed;
         }
 
@@ -335,7 +334,7 @@ bool can_use_threads(const ngx_cycle_t &cycle) {
 
 } // namespace
 
-bool prepare_writes(ngx_conf_t *cf, const Zones &zones) {
+bool prepare_writes([[maybe_unused]] ngx_conf_t *cf, [[maybe_unused]] const Zones &zones) {
 #if (NGX_THREADS)
     if (!can_use_threads(*cf->cycle)) { return true; }
 
@@ -345,9 +344,6 @@ bool prepare_writes(ngx_conf_t *cf, const Zones &zones) {
         zone->override_file.pool = ngx_thread_pool_add(cf, nullptr);
         if (zone->override_file.pool == nullptr) { return false; }
     }
-#else
-    (void)cf;
-    (void)zones;
 #endif
     return true;
 }

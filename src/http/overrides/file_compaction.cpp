@@ -150,7 +150,7 @@ bool compact_overrides(ngx_log_t *log, ZoneConf &zone) {
     }
 
     ngx_free(buffers);
-    if (!load_overrides(log, zone, OverridesRepair::kAll, &unplaced) || !done) { return false; }
+    if (!load_overrides(log, zone, OverridesRepair::kAll) || !done) { return false; }
 
     ngx_log_error(NGX_LOG_INFO, log, 0, "the limits of zone \"%V\" were compacted", &zone.name);
     return true;

@@ -119,8 +119,8 @@ private:
     }
 
     bool read(OverridesLoad load) {
-        /* A new table has no readers yet, so it needs no marks.  A load that did not reach its end
-         * has left keys, with the offsets of then, but no identity. */
+        /* A new table has no readers yet, so it needs no marks.  An unfinished load leaves keys
+         * with outdated offsets, but no identity. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0
             || overrides_.count() != 0) {
             if (!each_line(false, [&](const OverrideLine &line, const LineReader &lines) {
@@ -242,15 +242,16 @@ OverrideLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, Over
 bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint64_t *unplaced) {
     Load load(log, zone, repair);
     const bool done = load.run();
-    *unplaced = load.unplaced();
+    if (unplaced != nullptr) { *unplaced = load.unplaced(); }
+
     return done;
 }
 
 void enter_overrides(ngx_log_t *log, ZoneConf &zone) {
     const auto &file = zone.override_file;
-    const auto *former = zone.ordered.former;
+    const auto *former = zone.former;
     const ngx_fd_t former_fd = former != nullptr ? former->override_file.fd : NGX_INVALID_FILE;
-    zone.ordered.former = nullptr;
+    zone.former = nullptr;
     if (file.fd == NGX_INVALID_FILE) { return; }
 
     /* Workers of the last cycle may have another file, but the same memory. */
@@ -265,9 +266,8 @@ void enter_overrides(ngx_log_t *log, ZoneConf &zone) {
         return;
     }
 
-    uint64_t unplaced;
     const auto repair = ngx_test_config ? OverridesRepair::kNothing : OverridesRepair::kAll;
-    (void)load_overrides(log, zone, repair, &unplaced);
+    (void)load_overrides(log, zone, repair);
 }
 
 } // namespace limit_sliding

@@ -26,7 +26,8 @@ enum class OverridesRepair {
 /* Brings the zone's table of overrides in step with the file.  The caller holds the lock.  Sets
  * *unplaced to the number of lines for which the table has no room.  Logs an error and
  * returns false if the file cannot be read or written. */
-bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair, uint64_t *unplaced);
+bool load_overrides(ngx_log_t *log, ZoneConf &zone, OverridesRepair repair,
+                    uint64_t *unplaced = nullptr);
 
 /* Parses a line and finds the hash of its key.  A key that should be an address, but is none, is
  * wrong. */

@@ -50,7 +50,7 @@ bool can_create(ngx_pool_t *pool, const ngx_str_t &path) {
 bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return true; }
 
-    const auto *former = zone.ordered.restarted.len == 0 ? zone.ordered.former : nullptr;
+    const auto *former = zone.restarted.len == 0 ? zone.former : nullptr;
     const bool has_overrides = former != nullptr && former->memory.aside.overrides->count() != 0;
     if (!main_conf(cf).charges && !has_overrides) { return true; }
 

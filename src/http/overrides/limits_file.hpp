@@ -72,7 +72,7 @@ ssize_t read_at(ngx_fd_t fd, char *buffer, size_t size, uint64_t at);
 /* Writes all bytes at an offset.  Returns false and sets errno if that fails. */
 bool write_fully(ngx_fd_t fd, std::string_view text, uint64_t at);
 
-/* The lines before and behind a copy of the useful lines (see override_compaction.hpp). */
+/* The lines before and behind a copy of the useful lines (see file_compaction.hpp). */
 constexpr std::string_view kCopyBegins = "#!limit_sliding: what follows is a copy of the above\n";
 constexpr std::string_view kCopyEnds = "#!limit_sliding: end of the copy that began at byte ";
 constexpr size_t kCopyEndsBytes = kCopyEnds.size() + 20 + 1; /* with 20 digits and a newline */

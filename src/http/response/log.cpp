@@ -3,6 +3,7 @@
 #include "http/response/log.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/holds/hold.hpp"
 #include "core/rules/in_flight.hpp"
@@ -42,16 +43,16 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, 
 
 #endif
 
-/* Returns true if "every=" allows a line now, else counts an omitted line. */
-bool is_due(const LocConf &conf, LogPace &pace) {
-    if (conf.log_every == 0) { return true; }
+/* Returns true if a line is due now, else counts an omitted line.  0: each line is due. */
+bool is_due(ngx_msec_t every_ms, LogPace &pace) {
+    if (every_ms == 0) { return true; }
 
     if (ms_until(pace.after) > 0) {
         pace.omitted++;
         return false;
     }
 
-    pace.after = ngx_current_msec + conf.log_every;
+    pace.after = ngx_current_msec + every_ms;
     return true;
 }
 
@@ -62,9 +63,7 @@ void log_line(ngx_http_request_t *r, LogPace &pace, ngx_uint_t level, const char
     const auto handler = r->log_handler;
 
     if (pace.omitted != 0) {
-        omitted = pace.omitted;
-        pace.omitted = 0;
-
+        omitted = std::exchange(pace.omitted, 0);
         next_log_handler = handler;
         r->log_handler = log_handler;
     }
@@ -98,7 +97,7 @@ struct Escaped {
 };
 
 /* Returns the units that the key of a rejected claim holds.  The verdict about a blocked key does
- * not depend on them, so this node's memory has to tell. */
+ * not depend on them, so they are read from this node's memory. */
 uint64_t held_units(const Claim &claim, const Verdict &verdict) {
     if (verdict.limit != 0) { return verdict.limit + verdict.excess / 1000 - claim.cost; }
 
@@ -123,34 +122,31 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
     const auto level = conf.log_level;
-    if (!is_due(conf, zone.worker.decisions)) { return; }
+    if (!is_due(conf.log_every, zone.worker.decisions)) { return; }
+
+    const auto log = [&](const char *format, auto... args) {
+        log_line(r, zone.worker.decisions, level, format, dry_run_words(limit), args...);
+    };
 
     if (claim.outcome == Outcome::kRefused && claim.hold != nullptr && claim.hold->no_entry) {
-        log_line(r, zone.worker.decisions, level,
-                 "refusing requests%s, zone \"%V\" has no room for another one in flight",
-                 dry_run_words(limit), &zone.name);
+        log("refusing requests%s, zone \"%V\" has no room for another one in flight", &zone.name);
     } else if (claim.outcome == Outcome::kRefused) {
-        log_line(r, zone.worker.decisions, level, "refusing new keys%s, zone \"%V\" is full",
-                 dry_run_words(limit), &zone.name);
+        log("refusing new keys%s, zone \"%V\" is full", &zone.name);
     } else if (kHasRedis && is_fallback(claim)) {
         /* The client is not to blame, so the line reports no excess. */
-        log_line(r, zone.worker.decisions, level,
-                 "denying request%s, redis \"%V\" of zone \"%V\" %s", dry_run_words(limit),
-                 &zone.remote.redis->settings.name, &zone.name, why_undecided(zone.remote));
+        log("denying request%s, redis \"%V\" of zone \"%V\" %s", &zone.remote.redis->settings.name,
+            &zone.name, why_undecided(zone.remote));
     } else if (zone.policy.is_in_flight()) {
-        log_line(r, zone.worker.decisions, level,
-                 "limiting requests in flight%s, %uL of %uL by zone \"%V\"", dry_run_words(limit),
-                 held_units(claim, verdict), verdict.limit, &zone.name);
+        log("limiting requests in flight%s, %uL of %uL by zone \"%V\"", held_units(claim, verdict),
+            verdict.limit, &zone.name);
     } else {
-        log_line(r, zone.worker.decisions, level,
-                 "limiting requests%s, excess: %uL.%03uL by zone \"%V\"", dry_run_words(limit),
-                 verdict.excess / 1000, verdict.excess % 1000, &zone.name);
+        log("limiting requests%s, excess: %uL.%03uL by zone \"%V\"", verdict.excess / 1000,
+            verdict.excess % 1000, &zone.name);
     }
 
     if (claim.standing == Standing::kBanned) {
-        log_line(r, zone.worker.decisions, level,
-                 "limiting requests%s, banned for %uLs by zone \"%V\"", dry_run_words(limit),
-                 seconds(verdict.retry_after_ms), &zone.name);
+        log("limiting requests%s, banned for %uLs by zone \"%V\"", seconds(verdict.retry_after_ms),
+            &zone.name);
     }
 }
 
@@ -161,7 +157,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
     /* Delays are one level below rejections, as in limit_req. */
     const auto level
         = conf.log_level != 0 ? std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO) : 0;
-    if (!is_logged(r, level) || !is_due(conf, zone.worker.decisions)) { return; }
+    if (!is_logged(r, level) || !is_due(conf.log_every, zone.worker.decisions)) { return; }
 
     const auto verdict = claim.describe(now_ms);
 
@@ -173,7 +169,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
 void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name,
                    const ngx_str_t &value) {
     count_request(zone, kCountErrors);
-    if (!is_due(loc_conf(r), zone.worker.bad_values)) { return; }
+    if (!is_due(loc_conf(r).log_every, zone.worker.bad_values)) { return; }
 
     const Escaped text(value);
     log_line(r, zone.worker.bad_values, NGX_LOG_ERR,
@@ -184,7 +180,7 @@ void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name,
 void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
                    bool is_clipped) {
     static LogPace pace; /* of this worker; responses belong to no zone */
-    if (!is_due(loc_conf(r), pace)) { return; }
+    if (!is_due(loc_conf(r).log_every, pace)) { return; }
 
     const Escaped text(to_str(value));
     log_line(r, pace, NGX_LOG_ERR, "invalid usage \"%*s%s\" of a response for name \"%*s\"",
@@ -192,16 +188,14 @@ void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_vie
 }
 
 void log_missing_usage(ngx_http_request_t *r, std::string_view name, LogPace &pace) {
-    pace.omitted++;
-    if (ms_until(pace.after) > 0) { return; }
+    if (!is_due(60 * 1000, pace)) { return; }
 
+    const auto n = 1 + std::exchange(pace.omitted, 0);
     const auto *location = static_cast<ngx_http_core_loc_conf_t *>(
         ngx_http_get_module_loc_conf(r, ngx_http_core_module));
     ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                   "limit_sliding_usage \"%*s\" was not found in %ui response%s of location \"%V\"",
-                  name.size(), name.data(), pace.omitted, pace.omitted == 1 ? "" : "s",
-                  &location->name);
-    pace = {ngx_current_msec + 60 * 1000, 0};
+                  name.size(), name.data(), n, n == 1 ? "" : "s", &location->name);
 }
 
 } // namespace limit_sliding

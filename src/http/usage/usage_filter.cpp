@@ -7,22 +7,13 @@
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
 #include "http/usage/usage_scanner.hpp"
+#include "http/values/parameter.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
-
-struct UsageMainConf {
-    bool used;       /* some location sets a name */
-    ngx_int_t index; /* index of the variable that holds a request's usage; valid if `used` */
-};
-
-struct UsageConf {
-    UsageName *name = static_cast<UsageName *>(NGX_CONF_UNSET_PTR); /* nullptr: off */
-    LogPace missing = {}; /* of lines about responses without the name, of this worker */
-};
 
 /* The context of a request while its response is read.  A redirect drops both. */
 struct UsageContext {
@@ -32,41 +23,21 @@ struct UsageContext {
     bool logged = false;
 };
 
-UsageMainConf &usage_main_conf(ngx_conf_t *cf) {
-    return *static_cast<UsageMainConf *>(
-        ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_usage_filter_module));
-}
-
-UsageConf &usage_conf(ngx_http_request_t *r) {
-    return *static_cast<UsageConf *>(
-        ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_usage_filter_module));
-}
-
 /* Returns the context, or nullptr if the response is not read. */
 UsageContext *get_usage(ngx_http_request_t *r) {
     return static_cast<UsageContext *>(
         ngx_http_get_module_ctx(r, ngx_http_limit_sliding_usage_filter_module));
 }
 
-const UsageMainConf &usage_main_conf(ngx_http_request_t *r) {
-    return *static_cast<UsageMainConf *>(
-        ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_usage_filter_module));
-}
-
 /* Returns the pointer to the context in a variable, which survives a "post_action". */
 u_char *&holder_of_usage(ngx_http_request_t *r) {
-    return r->variables[usage_main_conf(r).index].data;
+    return r->variables[main_conf(r).usage_index].data;
 }
 
 bool is_encoded(ngx_http_request_t *r) {
     const auto *encoding = r->headers_out.content_encoding;
     return encoding != nullptr && encoding->value.len != 0
            && !is_same_name(view(encoding->value), "identity");
-}
-
-[[gnu::noinline]] void log_bad(ngx_http_request_t *r, UsageContext &usage) {
-    usage.logged = true;
-    log_bad_usage(r, usage_conf(r).name->name(), usage.scanner.shown(), usage.scanner.is_clipped());
 }
 
 /* Tells of a complete response without the name, if the request stays charged with what it has
@@ -88,7 +59,7 @@ bool is_encoded(ngx_http_request_t *r) {
         }
     }
 
-    if (settles) { log_missing_usage(r, usage_conf(r).name->name(), usage_conf(r).missing); }
+    if (settles) { log_missing_usage(r, loc_conf(r).usage->name(), loc_conf(r).missing_usage); }
 }
 
 /* Reads the buffers of a chain.  They come from the copy filter, so each arrives only once. */
@@ -106,7 +77,11 @@ bool is_encoded(ngx_http_request_t *r) {
         }
     }
 
-    if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
+    if (usage.scanner.has_bad() && !usage.logged) {
+        usage.logged = true;
+        log_bad_usage(r, loc_conf(r).usage->name(), usage.scanner.shown(),
+                      usage.scanner.is_clipped());
+    }
 
     return ngx_http_limit_sliding_usage_next_body_filter(r, in);
 }
@@ -114,7 +89,7 @@ bool is_encoded(ngx_http_request_t *r) {
 /* Evaluates $limit_sliding_usage, which is not found until the response has an integer. */
 ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     const auto *usage = get_usage(r->main);
-    if (r->main->post_action && usage_main_conf(r).used) {
+    if (r->main->post_action && main_conf(r).usage_index != NGX_ERROR) {
         usage = reinterpret_cast<UsageContext *>(holder_of_usage(r->main));
     }
 
@@ -139,7 +114,7 @@ extern "C" {
 /* Starts to read the response, unless its body is compressed, or it is the response of a
  * "post_action", which no client gets. */
 ngx_int_t ngx_http_limit_sliding_usage_header_filter(ngx_http_request_t *r) {
-    const auto *name = usage_conf(r).name;
+    const auto *name = loc_conf(r).usage;
     if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
         return ngx_http_limit_sliding_usage_next_header_filter(r);
     }
@@ -163,12 +138,12 @@ ngx_int_t ngx_http_limit_sliding_usage_body_filter(ngx_http_request_t *r, ngx_ch
 }
 
 char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, void *conf) {
-    auto &place = *static_cast<UsageConf *>(conf);
-    if (place.name != NGX_CONF_UNSET_PTR) { return conf_failed("is duplicate"); }
+    auto &place = *static_cast<LocConf *>(conf);
+    if (place.usage != NGX_CONF_UNSET_PTR) { return conf_failed("is duplicate"); }
 
-    auto &word = span<ngx_str_t>(*cf->args)[1];
+    auto &word = words_of(cf)[1];
     if (view(word) == "off") {
-        place.name = nullptr;
+        place.usage = nullptr;
         return NGX_CONF_OK;
     }
 
@@ -182,16 +157,15 @@ char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, void *conf) 
     void *memory = alloc<UsageName>(cf->pool);
     if (memory == nullptr) { return conf_failed(); }
 
-    place.name = new (memory) UsageName(view(word));
-    auto &main = usage_main_conf(cf);
-    if (!main.used) {
-        /* NGINX clears all variables for each request, so an unused one is not added. */
-        main.index = add_holder(cf, "limit_sliding usage");
-        if (main.index == NGX_ERROR) { return conf_failed(); }
+    place.usage = new (memory) UsageName(view(word));
+    auto &main = main_conf(cf);
+    main.needs |= NGX_HTTP_LIMIT_SLIDING_USAGE;
 
-        main.used = true;
-    }
-    return NGX_CONF_OK;
+    /* NGINX clears all variables for each request, so an unused one is not added. */
+    auto &index = main.usage_index;
+    if (index == NGX_ERROR) { index = add_holder(cf, "limit_sliding usage"); }
+
+    return conf_result(index != NGX_ERROR);
 }
 
 ngx_int_t ngx_http_limit_sliding_usage_add_variables(ngx_conf_t *cf) {
@@ -201,24 +175,6 @@ ngx_int_t ngx_http_limit_sliding_usage_add_variables(ngx_conf_t *cf) {
 
     added->get_handler = usage_variable;
     return NGX_OK;
-}
-
-ngx_uint_t ngx_http_limit_sliding_usage_is_used(ngx_conf_t *cf) { return usage_main_conf(cf).used; }
-
-void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf) {
-    return create<UsageMainConf>(cf->pool);
-}
-
-void *ngx_http_limit_sliding_usage_create_loc_conf(ngx_conf_t *cf) {
-    return create<UsageConf>(cf->pool);
-}
-
-char *ngx_http_limit_sliding_usage_merge_loc_conf(ngx_conf_t *, void *parent, void *child) {
-    auto *prev = static_cast<UsageConf *>(parent);
-    auto *conf = static_cast<UsageConf *>(child);
-
-    ngx_conf_merge_ptr_value(conf->name, prev->name, nullptr);
-    return NGX_CONF_OK;
 }
 
 } // extern "C"

@@ -66,10 +66,9 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expre
     return expression.index != NGX_ERROR;
 }
 
-Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text) {
-    auto *expression = create<Expression>(cf->pool);
-    return expression != nullptr && compile_expression(cf, text, *expression) ? expression
-                                                                              : nullptr;
+bool create_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression *&expression) {
+    expression = create<Expression>(cf->pool);
+    return expression != nullptr && compile_expression(cf, text, *expression);
 }
 
 } // namespace limit_sliding

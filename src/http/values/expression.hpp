@@ -30,8 +30,8 @@ std::string_view only_variable(std::string_view text);
 /* Compiles the text.  Logs an error and returns false if the text is invalid. */
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression);
 
-/* Compiles the text in memory of the configuration.  Returns nullptr if that fails. */
-Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
+/* Compiles the text in memory of the configuration.  Returns false if that fails. */
+bool create_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression *&expression);
 
 /* Returns the value as ngx_http_get_flushed_variable() does, in half as many instructions.  A
  * guard against variables that refer to themselves is not needed here: nested evaluations go

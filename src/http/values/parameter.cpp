@@ -30,8 +30,6 @@ const ParamName *find_name(Names names, std::string_view word) {
     });
 }
 
-bool is_known(Names names, std::string_view word) { return find_name(names, word) != names.end(); }
-
 /* Returns the i-th word of the directive, or an empty text behind the last word. */
 std::string_view word_at(ngx_conf_t *cf, ngx_uint_t i) {
     auto words = words_of(cf);
@@ -99,17 +97,11 @@ bool value_apart(ngx_conf_t *cf, ngx_uint_t i, Names names, const ParamName &nam
         value.remove_prefix(1);
     }
 
-    if (value.empty() || is_known(names, value)) {
+    if (value.empty() || find_name(names, value) != names.end()) {
         return conf_invalid(cf, "invalid parameter \"%V\", it needs a value", &word);
     }
 
     return did_you_mean(cf, word, name.text, value, " without spaces");
-}
-
-/* Returns the value of a word, behind its name and the "=". */
-std::string_view value_after(std::string_view word, size_t name_bytes) {
-    word.remove_prefix(std::min(name_bytes + 1, word.size()));
-    return word;
 }
 
 /* Logs an unknown word, with the list of names if they are few, and returns false. */
@@ -144,7 +136,8 @@ bool unknown_parameter(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewher
 
     /* "rate:1r/s" is read as "rate=1r/s" */
     const auto before = first(view(word), view(word).find_first_of("=:"));
-    const auto value = value_after(view(word), before.size());
+    auto value = view(word);
+    value.remove_prefix(std::min(before.size() + 1, value.size()));
     const bool is_bare = view(word).find('=') == std::string_view::npos;
 
     for (auto &name : elsewhere.names) {

@@ -11,10 +11,7 @@ namespace limit_sliding {
 
 bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &window) {
     variable = nullptr;
-    if (has_variables(param.text)) {
-        variable = create_expression(param.cf, param.text);
-        return variable != nullptr;
-    }
+    if (has_variables(param.text)) { return create_expression(param.cf, param.text, variable); }
 
     if (!rate.parse(param.value(), &window)) {
         const auto meant = suggested_rate(param.cf->pool, param.value());
@@ -29,10 +26,8 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &win
 }
 
 bool set_inflight(const Param &param, Expression *&variable, uint64_t &limit) {
-    if (!has_variables(param.text)) { return param.get_number("number", 1, kNarrowMax, limit); }
-
-    variable = create_expression(param.cf, param.text);
-    return variable != nullptr;
+    return has_variables(param.text) ? create_expression(param.cf, param.text, variable)
+                                     : param.get_number("number", 1, kNarrowMax, limit);
 }
 
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
