@@ -6,6 +6,7 @@
 
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 #include "support.hpp"
@@ -562,6 +563,70 @@ static void bounds_grants(void **state) {
     }
 }
 
+/* ---- the limit and the debt of a key ---- */
+
+struct terms_t {
+    int64_t elements[4];
+    size_t n; /* elements of the reply */
+    bool is_valid;
+    size_t next; /* elements that are read */
+    KeyTerms terms;
+};
+
+static void reads_terms(void **state) {
+    constexpr int64_t day = 86400000;
+    const terms_t cases[] = {
+        {{}, 0, true, 0, {}},
+        {{0}, 1, true, 0, {}},
+        {{-kScriptOff}, 1, true, 1, {{kUnlimited, {}}, false, false, 0, 0}},
+        {{-kScriptMalformed}, 1, true, 1, {{}, true, false, 0, 0}},
+        {{-kScriptForeign}, 1, true, 1, {{}, false, true, 0, 0}},
+        {{-kScriptOwn}, 1, true, 1, {{kBlocked, {}}, false, false, 0, 0}},
+        {{-kScriptOwn - 7}, 1, true, 1, {{7, {}}, false, false, 0, 0}},
+        {{-kScriptDebt, 5, 9}, 3, true, 3, {{}, false, false, 5, 9}},
+        {{-kScriptDebt - kScriptMalformed, 5, 9}, 3, true, 3, {{}, true, false, 5, 9}},
+        {{-kScriptOwn - kScriptWindow - 7, day},
+         2,
+         true,
+         2,
+         {{7, Window::from_code(day)}, false, false, 0, 0}},
+        {{-kScriptOwn - kScriptWindow - kScriptDebt - 7, 3, 5, 9},
+         4,
+         true,
+         4,
+         {{7, Window::of(Calendar::kMonth)}, false, false, 5, 9}},
+        /* no script replies so */
+        {{-4}, 1, false, 0, {}},
+        {{-kScriptForeign - kScriptDebt, 5, 9}, 3, false, 0, {}},
+        {{-kScriptWindow, day}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow, day}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, day}, 1, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, 99}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, -1}, 2, false, 0, {}},
+        {{-kScriptDebt, 0, 9}, 3, false, 0, {}},
+        {{-kScriptDebt, 5, 9}, 1, false, 0, {}},
+        /* these are no terms: a string, and a number */
+        {{INT64_MIN + 1}, 1, true, 0, {}},
+        {{-2 * kScriptOwn}, 1, true, 0, {}},
+    };
+
+    (void)state;
+
+    for (const terms_t &c : cases) {
+        KeyTerms terms;
+        size_t next = 0;
+        assert_int_equal(terms.read(c.elements, c.n, &next), c.is_valid);
+        if (!c.is_valid) { continue; }
+
+        assert_int_equal(next, c.next);
+        assert_true(terms.own == c.terms.own);
+        assert_int_equal(terms.is_malformed, c.terms.is_malformed);
+        assert_int_equal(terms.is_foreign, c.terms.is_foreign);
+        assert_int_equal(terms.owed, c.terms.owed);
+        assert_int_equal(terms.owed_from, c.terms.owed_from);
+    }
+}
+
 /* ---- what a reply may tell of other states ---- */
 
 struct told_t {
@@ -622,6 +687,7 @@ int main(void) {
         cmocka_unit_test(bounds_levels_of_buckets),
         cmocka_unit_test(bounds_grants),
         cmocka_unit_test(bounds_times_and_counts),
+        cmocka_unit_test(reads_terms),
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),
         cmocka_unit_test(spreads_probes),

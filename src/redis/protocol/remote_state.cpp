@@ -9,6 +9,7 @@
 #include "core/policy/describe_usage.hpp"
 #include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"
+#include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {
 
@@ -227,6 +228,42 @@ struct Request {
 };
 
 } // namespace
+
+bool KeyTerms::read(const int64_t *elements, size_t n, size_t *next) {
+    *this = {};
+    const bool has_terms = *next < n && elements[*next] < 0 && elements[*next] > -2 * kScriptOwn;
+    if (!has_terms) { return true; }
+
+    auto take = [&] { return *next < n ? elements[(*next)++] : -1; };
+    const int64_t code = -take();
+    const int64_t limit = code & ~kScriptDebt;
+    is_malformed = limit == kScriptMalformed;
+    is_foreign = code == kScriptForeign;
+    if (limit > kScriptOwn) {
+        own.limit = static_cast<uint64_t>(limit & (kScriptWindow - 1));
+    } else if (limit == kScriptOwn) {
+        own.limit = kBlocked;
+    } else if (limit == kScriptOff) {
+        own.limit = kUnlimited;
+    } else if (limit != 0 && !is_malformed && !is_foreign) {
+        return false;
+    }
+
+    if ((code & kScriptWindow) != 0) {
+        const int64_t window = take();
+        if (window < 0 || window > kWindowMaxMs) { return false; }
+
+        own.window = Window::from_code(static_cast<uint32_t>(window));
+        if (!own.window.is_given() || !own.is_limited()) { return false; }
+    }
+
+    if ((code & kScriptDebt) != 0) {
+        owed = take();
+        owed_from = take();
+        return owed > 0;
+    }
+    return true;
+}
 
 bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::string_view state,
                   int64_t (&values)[kCounterValues]) {

@@ -8,6 +8,7 @@
 
 #include "core/facts/debt_payment.hpp"
 #include "core/policy/describe_usage.hpp"
+#include "core/policy/override.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
@@ -77,6 +78,19 @@ struct RemoteState {
 private:
     /* Returns for how many ms no free units are lost if no node asks. */
     uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;
+};
+
+/* The limit and the debt of a key, from the reply of a script. */
+struct KeyTerms {
+    Override own;      /* override of the key */
+    bool is_malformed; /* the override is malformed, and the requested limit was in force */
+    bool is_foreign;   /* the state has a format of another version, and was not decided */
+    int64_t owed;      /* units of the debt; 0: the key owes nothing */
+    int64_t owed_from; /* DebtPayment::from, which is_remote_debt() has to check */
+
+    /* Reads the terms, if there are any, from element `next` of n elements of a reply on, and adds
+     * their number to `next`.  Returns false if no script replies so. */
+    bool read(const int64_t *elements, size_t n, size_t *next);
 };
 
 /* Returns the number of values of a key, given the first value. */

@@ -135,6 +135,11 @@ std::string_view bans_script() { return find_chunk("bans"); }
 
 std::string_view heartbeat_script() { return find_chunk("heartbeat"); }
 
-std::string_view hold_script() { return find_chunk("hold"); }
+std::string_view hold_script() {
+    static char text[sizeof(kLua)];
+    Writer writer(text, sizeof(text));
+    write_chunk("hold", 0, &writer);
+    return {text, writer.finish()};
+}
 
 } // namespace limit_sliding

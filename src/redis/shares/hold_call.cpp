@@ -123,21 +123,20 @@ bool put(Node &node, ErrandCall &call) {
 }
 
 /* The answer about a key. */
-struct HoldAnswer {
+struct HoldAnswer : KeyTerms {
     int64_t granted;
     int64_t total; /* units of all holders */
-    Override own;
-    bool is_malformed;
 };
 
 /* Reads the answer to a share.  Returns false if there is none. */
 bool read(ScriptReply &reply, const Share &share, HoldAnswer *answer) {
-    const int64_t code = reply.take_code();
-    const bool is_override = ScriptReply::read_code(code, &answer->own, &answer->is_malformed);
+    const bool has_terms = reply.take(answer);
+    const Override &own = answer->own;
+    const bool is_limit = !own.window.is_given() && (!own.is_limited() || own.limit <= kNarrowMax);
     answer->granted = reply.take();
     answer->total = reply.take();
-    return is_override && code <= kScriptOwn + static_cast<int64_t>(kNarrowMax)
-           && answer->granted >= 0 && answer->granted <= static_cast<int64_t>(share.wanted)
+    return has_terms && is_limit && !answer->is_foreign && answer->owed == 0 && answer->granted >= 0
+           && answer->granted <= static_cast<int64_t>(share.wanted)
            && answer->total >= static_cast<int64_t>(share.base) + answer->granted
            && answer->total <= static_cast<int64_t>(kRemoteMax);
 }
