@@ -66,9 +66,9 @@ struct RemoteState {
                      bool look, uint64_t rejected = 0) const;
 
     /* Returns for how many ms Redis need not be asked about the key after this verdict, 0 if the
-     * verdict admits: until the key admits, and for kRefusedMs at least.  Under a high limit, a
-     * unit is free before the refusal arrives, and all nodes would ask all the time.  Units that
-     * become free meanwhile stay free; the time is shorter if they would be lost. */
+     * verdict admits: until the key admits, and for kRefusedMs at least, unless freed units would
+     * go unused.  Under a high limit, a unit is free before the refusal arrives, and all nodes
+     * would ask all the time. */
     uint64_t refused_ms(const Policy &policy, const Verdict &verdict) const;
 
     /* Returns the used requests, rounded up as by Policy::used(), after the script has granted
@@ -76,7 +76,7 @@ struct RemoteState {
     uint64_t used_after(const Policy &policy, uint64_t units) const;
 
 private:
-    /* Returns for how many ms no free units are lost if no node asks. */
+    /* Returns the longest pause in ms between two asks in which no freed unit goes unused. */
     uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;
 };
 
