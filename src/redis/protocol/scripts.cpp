@@ -30,7 +30,6 @@ constexpr struct {
     {"settles", kScriptSettles},
     {"rejected", kScriptRejected},
     {"syncs", kScriptSyncs},
-    {"newest", kScriptSettles | kScriptSyncs},
     {"give_back", kScriptCluster | kScriptSettles | kScriptGivesBack | kScriptSyncs},
     {"counter", mask(Algorithm::kCounter)},
     {"log", mask(Algorithm::kLog)},
