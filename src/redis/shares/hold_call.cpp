@@ -23,7 +23,7 @@ constexpr uint64_t kAheadPart = 16;
 /* The ms after which Redis forgets units that no message repeats. */
 constexpr ngx_msec_t kUnitsLifeMs = 60 * 60 * 1000;
 
-/* Makes the waiters with the limit of the first one part of the message.  Returns the sum of their
+/* Puts all waiters with the first waiter's limit into the message.  Returns the sum of their
  * costs. */
 uint64_t take_equal_waiters(Share &share) {
     uint64_t sum = 0;
@@ -188,19 +188,15 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || !reply.is_number(0)) {
+    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || !reply.is_number(0)
+        || reply.numbers[0] > static_cast<int64_t>(kHolderLifeMs) + 1) {
         node.blame(reply);
         return;
     }
 
+    UnitHolder &holder = *share_of(call.errands.front()).holder;
     const int64_t grace_ms = reply.numbers[0] - 1;
-    if (grace_ms > static_cast<int64_t>(kHolderLifeMs)) {
-        node.blame(reply);
-        return;
-    }
-
     if (grace_ms < 0) {
-        UnitHolder &holder = *share_of(call.errands.front()).holder;
         while (!call.errands.empty()) {
             Share &share = share_of(take_errand(call));
             set_unknown(share);
@@ -211,10 +207,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (grace_ms > 0) {
-        UnitHolder &holder = *share_of(call.errands.front()).holder;
-        holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms);
-    }
+    if (grace_ms > 0) { holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms); }
 
     ScriptReply script_reply(reply);
     while (!call.errands.empty()) {

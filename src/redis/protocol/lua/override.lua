@@ -73,20 +73,10 @@ while rest do
   if not rest and ms >= 100 and ms <= 2592000000 then window = ms end
 end
 
--- Makes `own` the window of the claim.
+-- Makes `own` the window of the claim, whose state has another name then.
 --@ chunk other_window
 cal = own < 5 and own or 0
 w = cal > 0 and ({1, 7, 30, 365})[cal] * 86400000 or own
---@ include shape
-s = S[key]
-if not s then
-  s = pcall('MGET', key)
-  if s.err then return s end
-  s = s[1]
-end
-
--- Makes `key` the name of the state with this window.
---@ chunk shape
 key = string.match(key, '^.*}:') .. sub('clftb', algorithm + 1, algorithm + 1)
   .. (cal > 0 and ({'day', 'week', 'month', 'year'})[cal]
     or w % 1000 > 0 and w .. 'ms' or w / 1000 .. 's')
@@ -94,3 +84,9 @@ if algorithm == 0 and extra > 0 then key = key .. '.' .. extra end
 --@ if fixed
 if cal > 0 and offsets then key = key .. '.local' end
 --@ end
+s = S[key]
+if not s then
+  s = pcall('MGET', key)
+  if s.err then return s end
+  s = s[1]
+end
