@@ -28,7 +28,8 @@ local me, names = sub(KEYS[1], -16), sub(KEYS[1], 1, -17)
 local got, life = call('MGET', unpack(KEYS)), ARGV[2]
 if got[1] ~= ARGV[1] then return {0} end
 
--- Most keys of a call have the same numbers, and `mine` of the key before.
+-- Most keys of a call have the numbers of the key before, so `mine`, the text
+-- of the holder's units, is kept for the next key.
 local grace = got[2] and call('PTTL', KEYS[2]) or 0
 local out, o, gone, ngone = {1 + grace}, 1, nil, 0
 local base, wanted, head_limit, mine, mine_held
