@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * Overrides of keys: the script in a real Redis takes the same texts as
+ * Overrides of keys: the scripts in a real Redis take the same texts as
  * Override::parse() does, for the same limits and windows; and a key has a history
  * in each window.
  */
@@ -19,8 +19,14 @@
 
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::kCounter, Algorithm::kLog, Algorithm::kFixed,
-                                     Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
+constexpr Algorithm kAlgorithms[]
+    = {Algorithm::kInFlight, Algorithm::kCounter,     Algorithm::kLog,
+       Algorithm::kFixed,    Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
+
+/* Units in flight have no window. */
+Policy policy_of(uint64_t window_ms, Algorithm algorithm) {
+    return {algorithm == Algorithm::kInFlight ? 0 : window_ms, algorithm};
+}
 
 /* Bytes, any that there are. */
 struct Text {
@@ -118,6 +124,66 @@ void set(const char *key, const char *value) {
     freeReplyObject(redisCommand(server.context, "SET %s %s", key, value));
 }
 
+/* Checks what hold_script() has read of a text, from an element of its reply on. */
+void check_terms(const Text &text, const Policy &policy, const int64_t *elements, size_t n,
+                 size_t *next) {
+    Override own = {};
+    const bool is_own = own.parse({text.bytes, text.size}, policy, policy.limit_max(true));
+    KeyTerms terms;
+    assert_true(terms.read(elements, n, next));
+    if (terms.own != own || terms.is_malformed == is_own) {
+        fail_msg("\"%.*s\" in flight: %llu, not %llu", (int)text.size, text.bytes,
+                 (unsigned long long)terms.own.limit, (unsigned long long)own.limit);
+    }
+
+    /* one unit is in use, and another one is wanted */
+    const bool has_room = !own.is_blocked() && own.limit != 1;
+    assert_int_equal(elements[(*next)++], has_room);
+    assert_int_equal(elements[(*next)++], 1 + has_room);
+    assert_false(terms.is_foreign);
+    assert_int_equal(terms.owed, 0);
+}
+
+/* Has one call of hold_script() read all of the texts. */
+void check_held(const Text *texts, size_t n, const Policy &policy) {
+    static constexpr char kHolder[] = "holder:0000000000000001";
+    set(kHolder, "1");
+    auto *loaded = static_cast<redisReply *>(
+        redisCommand(server.context, "SCRIPT LOAD %b", hold_script().data(), hold_script().size()));
+    assert_int_equal(loaded->type, REDIS_REPLY_STRING);
+
+    static Words words;
+    words.n = 0;
+    words.add("EVALSHA");
+    words.add(loaded->str);
+    freeReplyObject(loaded);
+    words.add(uint64_t{2 + 2 * n});
+    words.add(kHolder);
+    words.add("grace");
+    for (size_t i = 0; i < n; i++) {
+        words.add_key(i, "}");
+        words.add_key(i, "}:limit");
+    }
+
+    for (const char *word : {"1", "1000", "1 1 1000"}) {
+        words.add(word);
+    }
+
+    redisReply *reply = words.run();
+    int64_t elements[1 + 4 * LENGTH(words.text)];
+    const size_t nelements = reply->elements;
+    for (size_t i = 0; i < nelements; i++) {
+        elements[i] = reply->element[i]->integer;
+    }
+    freeReplyObject(reply);
+
+    size_t next = 1;
+    for (size_t i = 0; i < n; i++) {
+        check_terms(texts[i], policy, elements, nelements, &next);
+    }
+    assert_int_equal(next, nelements);
+}
+
 /* Checks what the script has read of a text, from these elements of its reply on.
  * Returns how many they are. */
 size_t check(const Text &text, const Policy &policy, redisReply *const *element) {
@@ -143,7 +209,7 @@ size_t check(const Text &text, const Policy &policy, redisReply *const *element)
     return before + remote_values(policy, element[before]->integer);
 }
 
-/* Has one call read all of the texts. */
+/* Has one call of the script read all of the texts. */
 void check_all(const Text *texts, size_t n, const Policy &policy) {
     static Words words;
     words.n = 0;
@@ -153,6 +219,10 @@ void check_all(const Text *texts, size_t n, const Policy &policy) {
         words.add(texts[i]);
     }
     freeReplyObject(words.run());
+    if (policy.is_in_flight()) {
+        check_held(texts, n, policy);
+        return;
+    }
 
     words.n = 0;
     words.add("EVALSHA");
@@ -235,8 +305,8 @@ void reads_what_the_core_reads(void **) {
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         static constexpr uint64_t kWindows[] = {100, 1000, 60000, 3600000, 86400000, kWindowMaxMs};
-        Policy policy = {kWindows[random_below(&random, LENGTH(kWindows))],
-                         kAlgorithms[i % LENGTH(kAlgorithms)]};
+        Policy policy = policy_of(kWindows[random_below(&random, LENGTH(kWindows))],
+                                  kAlgorithms[i % LENGTH(kAlgorithms)]);
         Text texts[BATCH];
 
         if (policy.algorithm == Algorithm::kFixed && random_below(&random, 2)) {
@@ -253,13 +323,14 @@ void reads_what_the_core_reads(void **) {
 
 void reads_these(void **) {
     static const char *const words[] = {
-        "",        "0",          "off",     "1000/1h", "100/10s",  "5000/month", "7/1h30m",
-        "7/90m",   "7/1h30",     "7/60",    "7/1m",    "7/60s",    "7/1m1h",     "7/1m1m",
-        "7/100ms", "7/99ms",     "7/0h1m",  "7/30d",   "7/1M",     "7/31d",      "7/30d1ms",
-        "7/1y",    "7/1s500ms",  "7/1s5",   "7/1ms5",  "7/mm",     "7/ms",       "7/s",
-        "7/",      "/1h",        "00/1h",   "0/1h",    "007/1h",   "7/1h ",      " 7/1h",
-        "7/Month", "7/monthly",  "7r/1h",   "7r/s/1h", "7/1h/1h",  "4194302/1h", "4194303/1h",
-        "r/s",     "7/1000000s", "7/5m100", "7/1d12h", "7/000060", "7/week",
+        "",          "0",          "off",     "1000/1h", "100/10s",  "5000/month", "7/1h30m",
+        "7/90m",     "7/1h30",     "7/60",    "7/1m",    "7/60s",    "7/1m1h",     "7/1m1m",
+        "7/100ms",   "7/99ms",     "7/0h1m",  "7/30d",   "7/1M",     "7/31d",      "7/30d1ms",
+        "7/1y",      "7/1s500ms",  "7/1s5",   "7/1ms5",  "7/mm",     "7/ms",       "7/s",
+        "7/",        "/1h",        "00/1h",   "0/1h",    "007/1h",   "7/1h ",      " 7/1h",
+        "7/Month",   "7/monthly",  "7r/1h",   "7r/s/1h", "7/1h/1h",  "4194302/1h", "4194303/1h",
+        "r/s",       "7/1000000s", "7/5m100", "7/1d12h", "7/000060", "7/week",     "1",
+        "000000001", "4194302",    "4194303", "7r/s",    "00",
     };
 
     Text texts[LENGTH(words)];
@@ -268,13 +339,15 @@ void reads_these(void **) {
     }
 
     for (Algorithm algorithm : kAlgorithms) {
-        check_all(texts, LENGTH(texts), {60000, algorithm});
+        check_all(texts, LENGTH(texts), policy_of(60000, algorithm));
     }
 }
 
 /* 2 an hour in the zone; the key has 3 a day, then again none. */
 void has_a_history_in_each_window(void **) {
     for (Algorithm algorithm : kAlgorithms) {
+        if (algorithm == Algorithm::kInFlight) { continue; }
+
         const bool is_queue = algorithm == Algorithm::kLeakyBucket;
         char text[64];
 

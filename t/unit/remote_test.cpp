@@ -6,6 +6,7 @@
 
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 #include "support.hpp"
@@ -83,9 +84,11 @@ static void spreads_probes(void **state) {
 
 /* ---- refusals ---- */
 
-#define LINE 128
+/* Four lines of a key, of three refusals each: hashes choose by their last digit. */
+#define LINES 4
+#define GROUP (LINES * 128)
 
-#define CACHE_BYTES (64 + LINE * 16)
+#define CACHE_BYTES (64 + GROUP * 4)
 
 static Refusals *make_refusals(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -99,7 +102,7 @@ static Refusals *make_refusals(size_t bytes) {
 static uint64_t limit_for(uint64_t hash) { return kRemoteMax - (hash >> 40); }
 
 static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms, uint64_t until_ms) {
-    Refusal refusal = {until_ms, limit_for(hash), hash >> 14, now_ms + 1, 0};
+    Refusal refusal = {until_ms, now_ms + kRefusalMs, limit_for(hash), hash >> 14, now_ms + 1};
 
     refusals->add(hash, now_ms, refusal);
 }
@@ -146,7 +149,7 @@ static void is_not_believed_for_long(void **state) {
     assert_false(is_refused(refusals, 42, 100 + kRefusalMs));
 
     /* nor for that, where others may have recorded what they have rejected */
-    Refusal refusal = {YEAR_MS, limit_for(43), 43 >> 14, 101, false, kRecordedRefusalMs};
+    Refusal refusal = {YEAR_MS, 100 + kRecordedRefusalMs, limit_for(43), 43 >> 14, 101};
 
     refusals->add(43, 100, refusal);
     assert_true(is_refused(refusals, 43, 99 + kRecordedRefusalMs));
@@ -158,7 +161,7 @@ static void is_not_believed_for_long(void **state) {
 /* What stands beside a refusal is told as it was, and no refusal. */
 static void tells_of_who_admits(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
-    Refusal admits = {0, kRemoteMax, kRemoteMax, 0, 1};
+    Refusal admits = {0, YEAR_MS + kRefusalMs, kRemoteMax, kRemoteMax, 0};
     Refusal found;
 
     (void)state;
@@ -168,7 +171,7 @@ static void tells_of_who_admits(void **state) {
 
         refusals->add(42, YEAR_MS, admits);
         assert_true(refusals->find(42, YEAR_MS + kRefusalMs - 1, &found));
-        assert_true(found.admits);
+        assert_true(found.admits());
         assert_true(found.reset_ms == admits.reset_ms);
         assert_int_equal(found.limit, kRemoteMax);
         assert_int_equal(found.remaining, kRemoteMax);
@@ -179,7 +182,7 @@ static void tells_of_who_admits(void **state) {
     /* it rejects since */
     refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
     assert_true(refusals->find(42, YEAR_MS + 499, &found));
-    assert_false(found.admits);
+    assert_false(found.admits());
     assert_true(found.reset_ms == YEAR_MS + 1);
     assert_true(found.until_ms == YEAR_MS + 500);
 
@@ -193,23 +196,23 @@ static void tells_of_who_admits(void **state) {
 
 /* Of three candidates, what is over goes first, then what ends first. */
 static void forgets_the_least(void **state) {
-    Refusals *refusals = make_refusals(64 + LINE);
+    Refusals *refusals = make_refusals(64 + GROUP);
 
     (void)state;
-    refuse(refusals, 1, 100, 900);
-    refuse(refusals, 2, 100, 800);
-    refuse(refusals, 3, 100, 850);
-    refuse(refusals, 4, 100, 870);
-    assert_true(is_refused(refusals, 1, 100));
-    assert_false(is_refused(refusals, 2, 100));
-    assert_true(is_refused(refusals, 3, 100));
-    assert_true(is_refused(refusals, 4, 100));
+    refuse(refusals, 1 * LINES, 100, 900);
+    refuse(refusals, 2 * LINES, 100, 800);
+    refuse(refusals, 3 * LINES, 100, 850);
+    refuse(refusals, 4 * LINES, 100, 870);
+    assert_true(is_refused(refusals, 1 * LINES, 100));
+    assert_false(is_refused(refusals, 2 * LINES, 100));
+    assert_true(is_refused(refusals, 3 * LINES, 100));
+    assert_true(is_refused(refusals, 4 * LINES, 100));
 
-    refuse(refusals, 5, 860, 861);
-    assert_true(is_refused(refusals, 1, 860));
-    assert_false(is_refused(refusals, 3, 860));
-    assert_true(is_refused(refusals, 4, 860));
-    assert_true(is_refused(refusals, 5, 860));
+    refuse(refusals, 5 * LINES, 860, 861);
+    assert_true(is_refused(refusals, 1 * LINES, 860));
+    assert_false(is_refused(refusals, 3 * LINES, 860));
+    assert_true(is_refused(refusals, 4 * LINES, 860));
+    assert_true(is_refused(refusals, 5 * LINES, 860));
 
     free(refusals);
 }
@@ -217,7 +220,7 @@ static void forgets_the_least(void **state) {
 /* A key is refused by several limits and costs. */
 static void forgets_a_key(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
-    Refusal refusal = {YEAR_MS, 7, 0, 0, 0};
+    Refusal refusal = {YEAR_MS, 100 + kRefusalMs, 7, 0, 0};
     Policy policy = evicting(MINUTE_MS);
     Claim claim = {.policy = &policy};
 
@@ -247,13 +250,13 @@ static void forgets_a_key(void **state) {
 }
 
 static void needs_room_for_one(void **state) {
-    static char memory[64 + LINE];
+    static char memory[64 + GROUP];
     Refusals *refusals;
 
     (void)state;
-    assert_null(Refusals::init(memory, 64 + LINE - 1));
+    assert_null(Refusals::init(memory, 64 + GROUP - 1));
 
-    refusals = make_refusals(64 + LINE);
+    refusals = make_refusals(64 + GROUP);
     assert_non_null(refusals);
     free(refusals);
 }
@@ -280,7 +283,7 @@ static void *hammer(void *data) {
 }
 
 static void takes_none_for_anothers(void **state) {
-    Refusals *refusals = make_refusals(64 + LINE);
+    Refusals *refusals = make_refusals(64 + GROUP);
     pthread_t thread[THREADS];
 
     (void)state;
@@ -562,6 +565,75 @@ static void bounds_grants(void **state) {
     }
 }
 
+/* ---- the limit and the debt of a key ---- */
+
+struct terms_t {
+    int64_t elements[4];
+    size_t n; /* elements of the reply */
+    bool is_valid;
+    size_t next; /* elements that are read */
+    KeyTerms terms;
+};
+
+static void reads_terms(void **state) {
+    constexpr int64_t day = 86400000;
+    const terms_t cases[] = {
+        {{}, 0, true, 0, {}},
+        {{0}, 1, true, 0, {}},
+        {{-kScriptOff}, 1, true, 1, {{kUnlimited, {}}, Terms::kUnlimited, false, false, 0, 0}},
+        {{-kScriptMalformed}, 1, true, 1, {{}, Terms::kLimited, true, false, 0, 0}},
+        {{-kScriptForeign}, 1, true, 1, {{}, Terms::kLimited, false, true, 0, 0}},
+        {{-kScriptOwn}, 1, true, 1, {{kBlocked, {}}, Terms::kBlocked, false, false, 0, 0}},
+        {{-kScriptOwn - 7}, 1, true, 1, {{7, {}}, Terms::kLimited, false, false, 0, 0}},
+        {{-kScriptDebt, 5, 9}, 3, true, 3, {{}, Terms::kLimited, false, false, 5, 9}},
+        {{-kScriptDebt - kScriptMalformed, 5, 9},
+         3,
+         true,
+         3,
+         {{}, Terms::kLimited, true, false, 5, 9}},
+        {{-kScriptOwn - kScriptWindow - 7, day},
+         2,
+         true,
+         2,
+         {{7, Window::from_code(day)}, Terms::kLimited, false, false, 0, 0}},
+        {{-kScriptOwn - kScriptWindow - kScriptDebt - 7, 3, 5, 9},
+         4,
+         true,
+         4,
+         {{7, Window::of(Calendar::kMonth)}, Terms::kLimited, false, false, 5, 9}},
+        /* no script replies so */
+        {{-4}, 1, false, 0, {}},
+        {{-kScriptForeign - kScriptDebt, 5, 9}, 3, false, 0, {}},
+        {{-kScriptWindow, day}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow, day}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, day}, 1, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, 99}, 2, false, 0, {}},
+        {{-kScriptOwn - kScriptWindow - 7, -1}, 2, false, 0, {}},
+        {{-kScriptDebt, 0, 9}, 3, false, 0, {}},
+        {{-kScriptDebt, 5, 9}, 1, false, 0, {}},
+        /* these are no terms: a string, and a number */
+        {{INT64_MIN + 1}, 1, true, 0, {}},
+        {{-2 * kScriptOwn}, 1, true, 0, {}},
+    };
+
+    (void)state;
+
+    for (const terms_t &c : cases) {
+        KeyTerms terms;
+        size_t next = 0;
+        assert_int_equal(terms.read(c.elements, c.n, &next), c.is_valid);
+        if (!c.is_valid) { continue; }
+
+        assert_int_equal(next, c.next);
+        assert_true(terms.own == c.terms.own);
+        assert_true(terms.terms == c.terms.terms);
+        assert_int_equal(terms.is_malformed, c.terms.is_malformed);
+        assert_int_equal(terms.is_foreign, c.terms.is_foreign);
+        assert_int_equal(terms.owed, c.terms.owed);
+        assert_int_equal(terms.owed_from, c.terms.owed_from);
+    }
+}
+
 /* ---- what a reply may tell of other states ---- */
 
 struct told_t {
@@ -622,6 +694,7 @@ int main(void) {
         cmocka_unit_test(bounds_levels_of_buckets),
         cmocka_unit_test(bounds_grants),
         cmocka_unit_test(bounds_times_and_counts),
+        cmocka_unit_test(reads_terms),
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),
         cmocka_unit_test(spreads_probes),

@@ -11,7 +11,6 @@
 #include "ngx/strings.hpp"
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
-#include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {
 
@@ -323,25 +322,6 @@ int64_t ScriptReply::take() {
     return is_number ? reply_.numbers[next_++] : INT64_MIN;
 }
 
-int64_t ScriptReply::take_code() {
-    const bool is_code = next_ < reply_.n && reply_.is_number(next_) && reply_.numbers[next_] < 0;
-    return is_code ? -take() : 0;
-}
-
-bool ScriptReply::read_code(int64_t code, Override *own, bool *is_malformed) {
-    *own = {};
-    *is_malformed = code == kScriptMalformed;
-    if (code >= kScriptOwn) {
-        const int64_t limit = code & (kScriptWindow - 1);
-        own->limit = limit == 0 ? kBlocked : static_cast<uint64_t>(limit);
-        return code < 2 * kScriptOwn;
-    }
-
-    if (code == kScriptOff) { own->limit = kUnlimited; }
-
-    return code == 0 || code == kScriptOff || *is_malformed;
-}
-
 bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
     if (reply_.type != REDIS_REPLY_ARRAY || reply_.n == 0 || reply_.numbers[0] < 0
         || reply_.numbers[0] > kRemoteTimeMax) {
@@ -376,21 +356,8 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
 }
 
 bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
-    const int64_t code = take_code();
-    told->is_foreign = code == kScriptForeign;
-    if (!read_code(told->is_foreign ? 0 : code & ~kScriptDebt, &told->own, &told->is_malformed)) {
-        return false;
-    }
+    if (!take(told)) { return false; }
 
-    if ((code & kScriptWindow) != 0) {
-        const int64_t window = take();
-        if (window < 0 || window > kWindowMaxMs) { return false; }
-
-        told->own.window = Window::from_code(static_cast<uint32_t>(window));
-        if (!told->own.window.is_given()) { return false; }
-    }
-
-    told->terms = terms_of(told->own);
     const uint64_t limit
         = told->terms == Terms::kBlocked ? 0 : limit_under(told->own, part.claim.limit);
     if (limit > part.claim.policy->limit_max(true)) { return false; }
@@ -398,14 +365,15 @@ bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
     told->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
     told->policy
         = with_window(*part.zone->policy, told->own.is_set() ? told->own.window : part.window);
-    if ((code & kScriptDebt) != 0) {
-        const int64_t units = take(), from = take();
-        if (told->terms != Terms::kLimited || !is_remote_debt(told->policy, units, from)) {
+    if (told->owed != 0) {
+        if (told->terms != Terms::kLimited
+            || !is_remote_debt(told->policy, told->owed, told->owed_from)) {
             return false;
         }
 
-        told->state.debt = {static_cast<uint64_t>(units), static_cast<uint64_t>(from),
-                            limit_under(told->own, part.pace)};
+        told->state.debt
+            = {static_cast<uint64_t>(told->owed), static_cast<uint64_t>(told->owed_from),
+               limit_under(told->own, part.pace)};
     }
     return true;
 }

@@ -24,12 +24,8 @@ bool records(const Claim &claim);
 bool is_due_once(ngx_atomic_t &after_ms);
 
 /* The answer about one key. */
-struct PartAnswer {
+struct PartAnswer : KeyTerms {
     RemoteState state;
-    Override own;      /* override of the key */
-    Terms terms;       /* its terms; Redis has counted if they are kLimited */
-    bool is_malformed; /* the override is malformed, and the requested limit was in force */
-    bool is_foreign;   /* the state has a format of another version, and was not decided */
     Policy policy;     /* policy of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     uint64_t rejected; /* rejected units of the ask, if records(); else 0 */
@@ -55,13 +51,8 @@ public:
     /* Takes the next number; INT64_MIN: there is none. */
     int64_t take();
 
-    /* Takes the next number, and returns its absolute value, if it is negative; else returns 0.
-     * Such a number describes the override of the key. */
-    int64_t take_code();
-
-    /* Sets the override that a code describes, except for its window.  Returns false if there is no
-     * such override. */
-    static bool read_code(int64_t code, Override *own, bool *is_malformed);
+    /* Takes the terms of the next key.  Returns false if no script replies so. */
+    bool take(KeyTerms *terms) { return terms->read(reply_.numbers, reply_.n, &next_); }
 
     /* Returns false if this is no answer to the ask, the last one of the call or not.  The core
      * divides by the limit, and so must not see other numbers. */

@@ -46,8 +46,6 @@ struct ValueCall : Call {
 
 Cluster *cluster_of(const OverrideScan &scan) { return scan.zone->redis->client.nodes.cluster; }
 
-void free_scan(OverrideScan &scan) { ngx_destroy_pool(scan.pool); }
-
 /* Sets the result, unless a failure has set it before. */
 void fail_scan(OverrideScan &scan, ScanResult result) {
     if (scan.result == ScanResult::kWaits) { scan.result = result; }
@@ -72,7 +70,7 @@ void go_on(OverrideScan &scan) {
     if (scan.nvalues != 0) { return; }
 
     if (scan.left) {
-        free_scan(scan);
+        ngx_destroy_pool(scan.pool);
     } else if (scan.result != ScanResult::kWaits) {
         post_event(*scan.done);
     } else if (scan.has_next && !is_full(scan)) {
@@ -316,7 +314,7 @@ void leave_scan(ScanPage *page) {
     scan.left = true;
     if (scan.state != ErrandState::kInCall && scan.nvalues == 0) {
         withdraw(scan);
-        free_scan(scan);
+        ngx_destroy_pool(scan.pool);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "core/policy/describe_usage.hpp"
 #include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"
+#include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {
 
@@ -26,20 +27,6 @@ constexpr uint64_t kPartTailMs = 15;
 bool is_kind(int64_t parts) {
     return std::any_of(std::begin(kCounterKinds), std::end(kCounterKinds),
                        [=](const CounterKind &kind) { return parts == int64_t{kind.parts}; });
-}
-
-/* Returns true if the time of the part does not overflow, even if months are long. */
-bool is_part(const Policy &policy, int64_t part) {
-    return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / 2 / policy.window_ms;
-}
-
-/* Returns true if a bucket can be so full.  The excess is rounded to whole ms, so a bucket is
- * over-full by less than the units that run off in a ms. */
-bool is_level(const Policy &policy, uint64_t limit, const int64_t *values) {
-    const Wide window = policy.window_ms;
-    const Wide rest = static_cast<uint64_t>(values[1]);
-    const Wide used = static_cast<uint64_t>(values[0]) * window + rest;
-    return rest < window && used <= policy.capacity(limit) * window + limit;
 }
 
 /* Instead of its digest, a state has this number if the script has converted it to another number
@@ -73,41 +60,16 @@ private:
 constexpr uint64_t kAheadMs = 24 * 3600 * 1000;
 constexpr uint64_t kAheadWindows = 8192;
 
-/* Returns true if the script can have returned these values at this time.  They are not negative,
- * except for times of a log, and the newest part of a counter does not overflow. */
-bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
-    const uint64_t window_ms = policy.window_ms;
-    const uint64_t latest_ms = now_ms + kAheadWindows * window_ms + kAheadMs;
-    auto is_count = [](int64_t value) { return static_cast<uint64_t>(value) <= kSettledMax; };
-
-    switch (policy.algorithm) {
-    case Algorithm::kCounter: {
-        const auto parts = static_cast<uint64_t>(values[0]);
-        const auto newest = static_cast<uint64_t>(values[1]);
-        const auto ends_ms = static_cast<uint64_t>(values[2]);
-        return newest >= Wide{now_ms} * parts / window_ms
-               && newest <= Wide{latest_ms} * parts / window_ms
-               && (ends_ms == 0 || ends_ms > now_ms)
-               && std::all_of(values + 3, values + 4 + parts, is_count);
-    }
-    case Algorithm::kLog: {
-        auto is_near = [=](int64_t ms) { return ms < 0 || static_cast<uint64_t>(ms) <= latest_ms; };
-        return is_count(values[0]) && is_near(values[1]) && is_near(values[2]);
-    }
-    default:
-        return is_count(values[0]);
-    }
-}
-
 /* A request for a key in the state that the script has found. */
 struct Request {
     const Policy &policy;
     const RemoteState &remote;
-    uint64_t limit;
     uint64_t cost;     /* 0 if the request was admitted */
     uint64_t spent;    /* units granted by this call */
     uint64_t rejected; /* units recorded after them, as far as the limit has room */
     DebtPayment debt = remote.debt;
+    uint64_t limit = remote.limit;
+    uint64_t queued = 0; /* cost of a request that was admitted to a queue; else 0 */
 
     /* Adds the debt to the granted units, as the script records both.  A key that still owes has
      * recorded no rejected units. */
@@ -120,19 +82,23 @@ struct Request {
         if (debt.units > 0) { rejected = 0; }
     }
 
-    uint64_t window_ms() const { return policy.window_ms; }
-
     uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
 
     /* Returns the ms until an event of this time expires; a negative time is now. */
     uint64_t event_wait_ms(int64_t time_ms) const {
         uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
-        uint64_t end_ms = then_ms + window_ms();
+        uint64_t end_ms = then_ms + policy.window_ms;
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
     /* Returns true if the rejected units have filled the key, which `used` units had not. */
     bool fills(Wide used, Wide full) const { return rejected > 0 && used < full; }
+
+    /* Returns the used requests of a key whose history is whole requests. */
+    uint64_t used() const {
+        uint64_t used = value() + spent;
+        return fills(used, limit) ? limit : used;
+    }
 
     void describe_state(Verdict *verdict) const {
         switch (policy.algorithm) {
@@ -144,7 +110,7 @@ struct Request {
             break;
         case Algorithm::kTokenBucket:
         case Algorithm::kLeakyBucket:
-            describe_bucket(0, verdict);
+            describe_bucket(verdict);
             break;
         default:
             describe_counter(verdict);
@@ -167,40 +133,32 @@ struct Request {
     }
 
     void describe_counter(Verdict *verdict) const {
-        CounterReply parts(policy, remote.limit, remote.now_ms, remote.values, spent, rejected);
-        Wide window = window_ms();
+        CounterReply parts(policy, limit, remote.now_ms, remote.values, spent, rejected);
+        Wide window = policy.window_ms;
 
         describe(
-            {remote.limit, limit, window, parts.used(), limit * window},
+            {limit, limit, window, parts.used(), limit * window},
             [&](uint64_t left, uint64_t) { return parts.wait_ms(left); }, verdict);
     }
 
     void describe_fixed(Verdict *verdict) const {
         uint64_t left_ms = remote.part_ends_ms(policy) - remote.now_ms;
-        uint64_t used = value() + spent;
-        if (fills(used, limit)) { used = limit; }
-
         describe(
-            {remote.limit, limit, 1, used, limit}, [&](uint64_t, uint64_t) { return left_ms; },
-            verdict);
+            {limit, limit, 1, used(), limit}, [&](uint64_t, uint64_t) { return left_ms; }, verdict);
     }
 
     void describe_log(Verdict *verdict) const {
-        uint64_t used = value() + spent;
-        if (fills(used, limit)) { used = limit; }
-
         auto wait_ms = [&](uint64_t, uint64_t room) {
-            bool is_first = room + 1 == std::min(used + debt.units, limit);
+            bool is_first = room + 1 == std::min(used() + debt.units, limit);
             return event_wait_ms(remote.values[is_first ? 1 : 2]);
         };
-        describe({remote.limit, limit, 1, used, limit}, wait_ms, verdict);
+        describe({limit, limit, 1, used(), limit}, wait_ms, verdict);
         if (rejected > 0) { verdict->excess = std::min(verdict->excess, cost * 1000); }
     }
 
-    /* Describes a bucket; `queued` is the cost of a request admitted to a queue, else 0. */
-    void describe_bucket(uint64_t queued, Verdict *verdict) const {
-        uint64_t capacity = policy.capacity(remote.limit);
-        Wide window = window_ms();
+    void describe_bucket(Verdict *verdict) const {
+        uint64_t capacity = policy.capacity(limit);
+        Wide window = policy.window_ms;
         Wide full = capacity * window;
         Wide used = value() * window + static_cast<uint64_t>(remote.values[1]) + spent * window;
         if (fills(used, full)) { used = full; }
@@ -209,7 +167,7 @@ struct Request {
 
         /* at most the whole bucket counts as used, but the excess has to run off, too */
         UsageOf<Wide> usage
-            = {remote.limit, capacity, window, std::min(used, full), is_queue ? window : full};
+            = {limit, capacity, window, std::min(used, full), is_queue ? window : full};
         auto wait_ms = [&](uint64_t left, uint64_t) {
             const Wide taken = used - left * window;
             return static_cast<uint64_t>(std::min((taken + limit - 1) / limit, Wide{kWaitMaxMs}));
@@ -227,6 +185,43 @@ struct Request {
 };
 
 } // namespace
+
+bool KeyTerms::read(const int64_t *elements, size_t n, size_t *next) {
+    *this = {};
+    const bool has_terms = *next < n && elements[*next] < 0 && elements[*next] > -2 * kScriptOwn;
+    if (!has_terms) { return true; }
+
+    auto take = [&] { return *next < n ? elements[(*next)++] : -1; };
+    const int64_t code = -take();
+    const int64_t limit = code & ~kScriptDebt;
+    is_malformed = limit == kScriptMalformed;
+    is_foreign = code == kScriptForeign;
+    if (limit > kScriptOwn) {
+        own.limit = static_cast<uint64_t>(limit & (kScriptWindow - 1));
+    } else if (limit == kScriptOwn) {
+        own.limit = kBlocked;
+    } else if (limit == kScriptOff) {
+        own.limit = kUnlimited;
+    } else if (limit != 0 && !is_malformed && !is_foreign) {
+        return false;
+    }
+
+    terms = terms_of(own);
+    if ((code & kScriptWindow) != 0) {
+        const int64_t window = take();
+        if (window < 0 || window > kWindowMaxMs) { return false; }
+
+        own.window = Window::from_code(static_cast<uint32_t>(window));
+        if (!own.window.is_given() || terms != Terms::kLimited) { return false; }
+    }
+
+    if ((code & kScriptDebt) != 0) {
+        owed = take();
+        owed_from = take();
+        return owed > 0;
+    }
+    return true;
+}
 
 bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::string_view state,
                   int64_t (&values)[kCounterValues]) {
@@ -277,35 +272,45 @@ bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::st
 
 bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,
                        const int64_t *values) {
-    unsigned n = remote_values(policy, values[0]);
+    const uint64_t window = policy.window_ms;
+    const uint64_t latest_ms = now_ms + kAheadWindows * window + kAheadMs;
 
-    /* only times of a log may be negative, if there is no event */
-    int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
-    if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
-        return false;
-    }
+    /* as an unsigned number, a negative one exceeds all bounds */
+    auto is_within = [](int64_t value, uint64_t least, uint64_t most) {
+        return static_cast<uint64_t>(value) >= least && static_cast<uint64_t>(value) <= most;
+    };
+    auto is_count = [=](int64_t value) { return is_within(value, 0, kSettledMax); };
+    auto is_event = [=](int64_t ms) { return ms == -1 || is_within(ms, 0, latest_ms); };
 
     switch (policy.algorithm) {
-    case Algorithm::kCounter:
-        if (!(is_part(policy, values[1])
-              && (policy.precision == 0 ? is_kind(values[0])
-                                        : values[0] == int64_t{policy.precision}))) {
-            return false;
-        }
-
-        break;
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-        return is_level(policy, limit, values);
-    default:
-        break;
+    case Algorithm::kCounter: {
+        const int64_t parts = values[0];
+        const auto n = static_cast<uint64_t>(parts);
+        return (policy.precision == 0 ? is_kind(parts) : parts == int64_t{policy.precision})
+               && is_within(values[1], now_ms * n / window, latest_ms * n / window)
+               && (values[2] == 0 || is_within(values[2], now_ms + 1, INT64_MAX))
+               && std::all_of(values + 3, values + 4 + parts, is_count);
     }
-
-    return can_be_told(policy, now_ms, values);
+    case Algorithm::kLog:
+        return is_count(values[0]) && is_event(values[1]) && is_event(values[2]);
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket: {
+        /* the excess is rounded to whole ms, so a bucket is over-full by less than the units that
+         * run off in a ms */
+        const Wide used
+            = Wide{static_cast<uint64_t>(values[0])} * window + static_cast<uint64_t>(values[1]);
+        return is_within(values[1], 0, window - 1)
+               && used <= Wide{policy.capacity(limit)} * window + limit;
+    }
+    default:
+        return is_count(values[0]);
+    }
 }
 
 bool is_remote_debt(const Policy &policy, int64_t units, int64_t from) {
-    return units > 0 && static_cast<uint64_t>(units) <= kSettledMax && is_part(policy, from);
+    /* the time does not overflow, even if months are long */
+    return units > 0 && static_cast<uint64_t>(units) <= kSettledMax && from >= 0
+           && static_cast<uint64_t>(from) <= INT64_MAX / 2 / policy.window_ms;
 }
 
 /* The history of a counter is left out: the script may have found room in fewer parts than the
@@ -354,14 +359,11 @@ Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
 Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
                               bool look, uint64_t rejected) const {
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * cost;
-    Request request = {policy, *this, limit, admitted ? 0 : cost, spent, admitted ? 0 : rejected};
+    Request request = {policy, *this, admitted ? 0 : cost, spent, admitted ? 0 : rejected};
+    if (admitted && !look) { request.queued = cost; }
+
     request.settle_debt();
     Verdict verdict;
-    if (policy.algorithm == Algorithm::kLeakyBucket && admitted && !look) {
-        request.describe_bucket(cost, &verdict);
-        return verdict;
-    }
-
     request.describe_state(&verdict);
     if (policy.algorithm == Algorithm::kCounter && admitted) {
         /* the request may have found room in fewer parts than the counter has now */
@@ -402,7 +404,7 @@ uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) 
 
 uint64_t RemoteState::used_after(const Policy &policy, uint64_t units) const {
     Verdict verdict;
-    Request request = {policy, *this, limit, 0, units, 0};
+    Request request = {policy, *this, 0, units, 0};
     request.settle_debt();
     request.describe_state(&verdict);
     return policy.used(verdict);

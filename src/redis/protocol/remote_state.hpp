@@ -9,6 +9,7 @@
 #include "core/facts/debt_payment.hpp"
 #include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
+#include "core/policy/terms.hpp"
 
 namespace limit_sliding {
 
@@ -65,9 +66,9 @@ struct RemoteState {
                      bool look, uint64_t rejected = 0) const;
 
     /* Returns for how many ms Redis need not be asked about the key after this verdict, 0 if the
-     * verdict admits: until the key admits, and for kRefusedMs at least.  Under a high limit, a
-     * unit is free before the refusal arrives, and all nodes would ask all the time.  Units that
-     * become free meanwhile stay free; the time is shorter if they would be lost. */
+     * verdict admits: until the key admits, and for kRefusedMs at least, unless freed units would
+     * go unused.  Under a high limit, a unit is free before the refusal arrives, and all nodes
+     * would ask all the time. */
     uint64_t refused_ms(const Policy &policy, const Verdict &verdict) const;
 
     /* Returns the used requests, rounded up as by Policy::used(), after the script has granted
@@ -75,8 +76,22 @@ struct RemoteState {
     uint64_t used_after(const Policy &policy, uint64_t units) const;
 
 private:
-    /* Returns for how many ms no free units are lost if no node asks. */
+    /* Returns the longest pause in ms between two asks in which no freed unit goes unused. */
     uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;
+};
+
+/* The limit and the debt of a key, from the reply of a script. */
+struct KeyTerms {
+    Override own;      /* override of the key */
+    Terms terms;       /* its terms */
+    bool is_malformed; /* the override is malformed, and the requested limit was in force */
+    bool is_foreign;   /* the state has a format of another version, and was not decided */
+    int64_t owed;      /* units of the debt; 0: the key owes nothing */
+    int64_t owed_from; /* DebtPayment::from, which is_remote_debt() has to check */
+
+    /* Reads the terms, if there are any, from element `next` of n elements of a reply on, and adds
+     * their number to `next`.  Returns false if no script replies so. */
+    bool read(const int64_t *elements, size_t n, size_t *next);
 };
 
 /* Returns the number of values of a key, given the first value. */

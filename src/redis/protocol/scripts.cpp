@@ -30,7 +30,6 @@ constexpr struct {
     {"settles", kScriptSettles},
     {"rejected", kScriptRejected},
     {"syncs", kScriptSyncs},
-    {"newest", kScriptSettles | kScriptSyncs},
     {"give_back", kScriptCluster | kScriptSettles | kScriptGivesBack | kScriptSyncs},
     {"counter", mask(Algorithm::kCounter)},
     {"log", mask(Algorithm::kLog)},
@@ -39,27 +38,17 @@ constexpr struct {
 };
 
 /* Writes as far as there is room, and counts all bytes. */
-class Writer {
-public:
-    Writer(char *buffer, size_t bytes) : buffer_(buffer), bytes_(bytes) {}
+struct Writer {
+    char *buffer;
+    size_t bytes;
+    size_t length = 0;
 
     void write(std::string_view text) {
         for (char c : text) {
-            if (length_ < bytes_) { buffer_[length_] = c; }
-            length_++;
+            if (length < bytes) { buffer[length] = c; }
+            length++;
         }
     }
-
-    size_t finish() {
-        if (length_ < bytes_) { buffer_[length_] = '\0'; }
-
-        return length_;
-    }
-
-private:
-    char *buffer_;
-    size_t bytes_;
-    size_t length_ = 0;
 };
 
 /* Removes the first line from a text that ends with a newline, and returns the line. */
@@ -92,12 +81,6 @@ std::string_view find_chunk(std::string_view name) {
     return {};
 }
 
-bool is_met(std::string_view condition, unsigned algorithms) {
-    return std::any_of(std::begin(kConditions), std::end(kConditions), [=](const auto &known) {
-        return known.name == condition && (known.algorithms & algorithms) != 0;
-    });
-}
-
 /* Writes a chunk, with the chunks that it includes. */
 void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
     std::string_view text = find_chunk(name);
@@ -105,7 +88,10 @@ void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
     while (!text.empty()) {
         std::string_view line = take_line(&text);
         if (take_prefix(&line, kIf)) {
-            is_skipped = !is_met(line, algorithms);
+            is_skipped = std::none_of(
+                std::begin(kConditions), std::end(kConditions), [=](const auto &known) {
+                    return known.name == line && (known.algorithms & algorithms) != 0;
+                });
         } else if (line == kElse) {
             is_skipped = !is_skipped;
         } else if (line == kEnd) {
@@ -124,9 +110,10 @@ void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
 } // namespace
 
 size_t script(unsigned algorithms, char *buffer, size_t bytes) {
-    Writer writer(buffer, bytes);
+    Writer writer = {buffer, bytes};
     write_chunk("call", algorithms, &writer);
-    return writer.finish();
+    writer.write({"", 1});
+    return writer.length - 1;
 }
 
 std::string_view forget_script() { return find_chunk("forget"); }
@@ -135,6 +122,11 @@ std::string_view bans_script() { return find_chunk("bans"); }
 
 std::string_view heartbeat_script() { return find_chunk("heartbeat"); }
 
-std::string_view hold_script() { return find_chunk("hold"); }
+std::string_view hold_script() {
+    static char text[sizeof(kLua)];
+    Writer writer = {text, sizeof(text)};
+    write_chunk("hold", 0, &writer);
+    return {text, writer.length};
+}
 
 } // namespace limit_sliding

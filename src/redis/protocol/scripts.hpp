@@ -40,7 +40,8 @@
  * The reply is one flat array: the server's time in ms; of each ask the granted units, 0 .. n, in
  * order of arrival; of each of its claims
  *
- *   - if the limit is not that of the head, or the key owes, a negative number, -(A + B):
+ *   - if the limit is not that of the head, or the key owes, the KeyTerms of the key: a negative
+ *     number, -(A + B):
  *       A  kScriptOff: the override of the key is "off"; nothing was recorded
  *          kScriptMalformed: the override is malformed, and the limit of the head is in force
  *          kScriptForeign: the state or the debt has a format of another version of the module;

@@ -23,7 +23,7 @@ constexpr uint64_t kAheadPart = 16;
 /* The ms after which Redis forgets units that no message repeats. */
 constexpr ngx_msec_t kUnitsLifeMs = 60 * 60 * 1000;
 
-/* Makes the waiters with the limit of the first one part of the message.  Returns the sum of their
+/* Puts all waiters with the first waiter's limit into the message.  Returns the sum of their
  * costs. */
 uint64_t take_equal_waiters(Share &share) {
     uint64_t sum = 0;
@@ -123,21 +123,20 @@ bool put(Node &node, ErrandCall &call) {
 }
 
 /* The answer about a key. */
-struct HoldAnswer {
+struct HoldAnswer : KeyTerms {
     int64_t granted;
     int64_t total; /* units of all holders */
-    Override own;
-    bool is_malformed;
 };
 
 /* Reads the answer to a share.  Returns false if there is none. */
 bool read(ScriptReply &reply, const Share &share, HoldAnswer *answer) {
-    const int64_t code = reply.take_code();
-    const bool is_override = ScriptReply::read_code(code, &answer->own, &answer->is_malformed);
+    const bool has_terms = reply.take(answer);
+    const Override &own = answer->own;
+    const bool is_limit = !own.window.is_given() && limit_under(own, 0) <= kNarrowMax;
     answer->granted = reply.take();
     answer->total = reply.take();
-    return is_override && code <= kScriptOwn + static_cast<int64_t>(kNarrowMax)
-           && answer->granted >= 0 && answer->granted <= static_cast<int64_t>(share.wanted)
+    return has_terms && is_limit && !answer->is_foreign && answer->owed == 0 && answer->granted >= 0
+           && answer->granted <= static_cast<int64_t>(share.wanted)
            && answer->total >= static_cast<int64_t>(share.base) + answer->granted
            && answer->total <= static_cast<int64_t>(kRemoteMax);
 }
@@ -189,19 +188,15 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || !reply.is_number(0)) {
+    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || !reply.is_number(0)
+        || reply.numbers[0] > static_cast<int64_t>(kHolderLifeMs) + 1) {
         node.blame(reply);
         return;
     }
 
+    UnitHolder &holder = *share_of(call.errands.front()).holder;
     const int64_t grace_ms = reply.numbers[0] - 1;
-    if (grace_ms > static_cast<int64_t>(kHolderLifeMs)) {
-        node.blame(reply);
-        return;
-    }
-
     if (grace_ms < 0) {
-        UnitHolder &holder = *share_of(call.errands.front()).holder;
         while (!call.errands.empty()) {
             Share &share = share_of(take_errand(call));
             set_unknown(share);
@@ -212,10 +207,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (grace_ms > 0) {
-        UnitHolder &holder = *share_of(call.errands.front()).holder;
-        holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms);
-    }
+    if (grace_ms > 0) { holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms); }
 
     ScriptReply script_reply(reply);
     while (!call.errands.empty()) {

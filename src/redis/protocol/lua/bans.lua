@@ -43,8 +43,8 @@ if since > 0 and ARGV[1] + 0 == since and ARGV[3] + 0 > now + 60000 then
   call('PEXPIRE', ends, 0)
   since, last = 0, 0
 end
-local lost, late = ARGV[1] + 0 ~= since or after > last, now > ARGV[3] + 0
-lost = lost and ARGV[1] ~= '0'
+local lost = ARGV[1] ~= '0' and (ARGV[1] + 0 ~= since or after > last)
+local late = now > ARGV[3] + 0
 if lost or since == 0 then after = 0 end
 
 for i = 4, late and 0 or #ARGV, 3 do

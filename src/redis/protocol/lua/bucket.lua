@@ -152,10 +152,8 @@ if records then
   if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
   if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
   --@ include bucket.save
-end
-if pass == 2 and g < n and limit < low then
-  level, level_rest = taken, taken_rest
-  s = string.sub(s, 1, 19) .. pack('>I7', limit) .. string.sub(s, 27)
+elseif pass == 2 and g < n and limit < low then
+  s = sub(s, 1, 19) .. pack('>I7', limit) .. sub(s, 27)
   low = limit
   --@ include bucket.save
 end
@@ -205,11 +203,11 @@ if s and (#s == 26 or #s == 44) then
   end
 end
 
--- Writes the state `s` with the time `at`, for a window at least, and until the
--- `level` at `time` has run off under the limit `low`, within 3,000 years.  A
--- request that is rejected under a lower limit makes it last longer.  Each
--- state lasts beyond the window after the one of its time, so that the next
--- states of this window mostly keep its expiry.
+-- Writes the state `s` with the time `at`.  It lasts until the `level` at
+-- `time` has run off under the limit `low`: a window at least, and 3,000 years
+-- at most.  A request that is rejected under a lower limit makes it longer.
+-- Each state lasts beyond the window after the one of its time, so that the
+-- next states of this window mostly keep its expiry.
 --@ chunk bucket.save
 local lasts, left, number = w, 0, floor(at / w)
 local least = (number + 2) * w - now
@@ -230,42 +228,29 @@ lasts = math.max(lasts, least)
 -- one were admitted since: the time moves back, as in the core.
 --@ chunk bucket.give_back
 --@ include bucket.state
-if at and at < taken and not leased_at then
+local ago, back, back_rest, held = 0, 0, 0, newer + older
+if at and taken == 0 then
+  back = cost
+elseif at and at >= taken then
+  back, back_rest = multiply(limit, at - taken, w)
+  back, back_rest = subtract(back, back_rest, taken_1, taken_2, w)
+  back, back_rest = subtract(cost, 0, back, back_rest, w)
+elseif at and not leased_at then
   --@ include bucket.capacity
   --@ include bucket.excess
   local left, left_rest = subtract(used, used_rest, above, above_rest, w)
   left, left_rest = run_off(left, left_rest, math.max(now - at, 0), limit, w, 0)
   if left >= cost then left, left_rest = cost, 0 end
-  if above + above_rest > 0 and left + left_rest > 0 then
-    local ago, over = divide(left, left_rest, limit, w)
-    used, used_rest = subtract(used, used_rest, floor(over / w), over % w, w)
-    at = at - ago
-    local time, low, level, level_rest = at, lowest, used, used_rest
-    s = pack('>I2I6I7I4', version, at, used, used_rest) .. string.sub(s, 20)
-    --@ include bucket.save
+  if above + above_rest > 0 then
+    ago, back_rest = divide(left, left_rest, limit, w)
+    back, back_rest = floor(back_rest / w), back_rest % w
   end
-  at = nil
 end
---@ if newest
-if at and taken == 0 then
-  local time, low, held = at, lowest, newer + older
-  local level, level_rest = subtract(used, used_rest, cost, 0, w)
-  if level < held then level, level_rest = held, 0 end
-  s = pack('>I2I6I7I4', version, at, level, level_rest) .. string.sub(s, 20)
+if ago + back + back_rest > 0 then
+  at = at - ago
+  used, used_rest = subtract(used, used_rest, back, back_rest, w)
+  if used < held then used, used_rest = held, 0 end
+  local time, low, level, level_rest = at, lowest, used, used_rest
+  s = pack('>I2I6I7I4', version, at, used, used_rest) .. sub(s, 20)
   --@ include bucket.save
-  at = nil
-end
---@ end
-if at and at >= taken then
-  local held = newer + older
-  local back, back_rest = multiply(limit, at - taken, w)
-  back, back_rest = subtract(back, back_rest, taken_1, taken_2, w)
-  back, back_rest = subtract(cost, 0, back, back_rest, w)
-  if back + back_rest > 0 then
-    used, used_rest = subtract(used, used_rest, back, back_rest, w)
-    if used < held then used, used_rest = held, 0 end
-    local time, low, level, level_rest = at, lowest, used, used_rest
-    s = pack('>I2I6I7I4', version, at, used, used_rest) .. string.sub(s, 20)
-    --@ include bucket.save
-  end
 end

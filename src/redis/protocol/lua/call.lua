@@ -20,8 +20,8 @@
 -- tonumber().
 --
 -- The clock of the server may be set back, or a failover may lead to a server
--- with another clock.  A state that lies more than a window in the future is
--- taken for none, so no key is rejected until the clock is there again.
+-- with another clock.  A state that lies more than a window in the future
+-- counts as none.  Else its key might be rejected until the clock reaches it.
 --
 -- These locals are of the call:
 --
@@ -43,7 +43,7 @@
 -- own       the window as a number, if it is not the zone's: its calendar, or
 --           its ms.  The state has another name then, so that each window of
 --           a key has a separate history
--- override  how the limit differs from that of the head, as in the reply
+-- override  what the reply tells of the limit, A + B of scripts.hpp; 0: nothing
 -- cost      units of a request
 -- free      units that the history has room for
 
@@ -129,8 +129,8 @@ while names[at] do
   --@ end
 
   -- An algorithm writes its values, and sets `free` to the units that its
-  -- history has room for; `grant` then sets the units to record.  For a
-  -- charge, `lost` is the number of units that cannot be owed either.
+  -- history has room for; `grant` then sets the units to record.  `lost` is
+  -- the number of units of a charge that the key cannot owe.
   local lost, values = 0, 1
   if limit == 0 then
     values = 0

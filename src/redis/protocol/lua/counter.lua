@@ -73,8 +73,8 @@ if rejected > 0 then
 end
 --@ end
 
--- Decides by any other state: sets the reply and `counts`, or, if each unit has
--- a byte, `state`.
+-- Decides from a state that the common case cannot.  Sets the reply and
+-- `counts`; for one byte a unit, sets `state` instead of `counts`.
 --@ chunk counter.other
 --@ include counter.newest
 keep, is_present, out[o + 1] = false, false, false
@@ -108,7 +108,11 @@ else
   end
   if v and not keep
     and (ahead > 0 or math.max(unpack(counts, 1, p + 1)) > 0) then
-    --@ include counter.reply
+    -- The state of now; if it was converted, with 65535 instead of the version,
+    -- and with `ends`.
+    local q, v, at, s = p, counts, part, nil
+    --@ include counter.pack
+    out[o + 1] = ends == 0 and s or pack('>I2I6', 65535, ends) .. sub(s, 3, -1)
   end
 end
 
@@ -262,15 +266,6 @@ if p == q then ends = 0 end
 e = now * p % w
 part = (now * p - e) / w
 
--- Sets the reply to the counts of now.  Those of a state that was converted
--- have 65535 instead of the version, and `ends`.
---@ chunk counter.reply
-do
-  local q, v, at, s = p, counts, part, nil
-  --@ include counter.pack
-  out[o + 1] = ends == 0 and s or pack('>I2I6', 65535, ends) .. sub(s, 3, -1)
-end
-
 -- Sets `s` to the state with the counts `v` of `q` parts with the newest part
 -- `at`.
 --@ chunk counter.pack
@@ -306,22 +301,16 @@ end
 local auto, keep = extra == 0, false
 --@ include counter.newest
 --@ include counter.counts
---@ if newest
 if v and taken == 0 then
   for i = q + 1, 1, -1 do
     local less = math.min(v[i], cost)
     v[i], cost = v[i] - less, cost - less
   end
+elseif v then
+  local j = taken_1 > 0 and q - at - floor(-(taken_2 + 1) * q / taken_1)
+  if v[j] then v[j] = math.max(v[j] - cost, 0) else v = nil end
+end
+if v then
   --@ include counter.pack
   --@ include counter.save
-  v = nil
-end
---@ end
-if v and taken_1 > 0 then
-  local j = q - at - floor(-(taken_2 + 1) * q / taken_1)
-  if v[j] then
-    v[j] = v[j] > cost and v[j] - cost or 0
-    --@ include counter.pack
-    --@ include counter.save
-  end
 end

@@ -95,10 +95,3 @@ if pass == 2 then
   owed = owed + cost - added
   --@ include debt.save
 end
-
--- Subtracts the cost from the debt, as far as there is one, and lowers the
--- cost by as much.
---@ chunk debt.give_back
-local less = math.min(cost, owed)
-cost, owed = cost - less, owed - less
---@ include debt.save

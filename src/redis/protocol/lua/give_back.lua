@@ -1,12 +1,14 @@
 -- Copyright (C) the limit_sliding authors
 
--- Refunds a claim, which is always granted.
+-- Refunds a claim, which is always granted: to the debt of the key first.
 
 --@ chunk give_back
 local gives = pass == 2 and (taken == 0 or (own or 0) == taken_own)
 --@ if settles
 if gives and owed > 0 then
-  --@ include debt.give_back
+  local less = math.min(cost, owed)
+  cost, owed = cost - less, owed - less
+  --@ include debt.save
   gives = cost > 0
 end
 --@ end

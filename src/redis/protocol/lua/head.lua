@@ -58,8 +58,7 @@ if algorithm == 0 then
 end
 --@ end
 --@ if bucket
-leased = nil
-if purpose == 3 then leased = unpack_('>I4', head, at) end
+leased = purpose == 3 and unpack_('>I4', head, at)
 --@ end
 --@ if syncs
 if is_synced then life, acked, total, at = unpack_('>I6i7i7', head, at) end

@@ -51,8 +51,9 @@ if ARGV[5] == '1' or not since then
   if id ~= run then since = string.format('%.0f', now) end
 end
 
--- A holder that knows another TIME may be the first one of many.  A server that
--- has heard no holder is new to all of them, or the others beat soon.
+-- A holder that knows another TIME has had another server, and other holders
+-- may follow it.  On a server that has heard no holder, all holders are new, or
+-- write their heartbeats within half a life.
 local grace = last ~= 0 and since ~= ARGV[3] and life
   or since ~= known and math.floor(life / 2) or 0
 if not begun and grace > 0 then

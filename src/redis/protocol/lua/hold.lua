@@ -17,8 +17,8 @@
 -- The reply is a flat array of integers: 0 if the epoch is not that of the
 -- heartbeat, and nothing was changed; else 1, or in a grace, when nothing is
 -- granted beyond BASE, 1 more than the ms that are left of it; and of each key
--- the granted units beyond BASE and the units of all holders, and before both a
--- negative number if the key has an override, as in the reply of call.lua.
+-- the granted units beyond BASE and the units of all holders, after its terms,
+-- as in the reply of call.lua, if it has an override.
 
 --@ chunk hold
 local call, match = redis.call, string.match
@@ -28,37 +28,33 @@ local me, names = sub(KEYS[1], -16), sub(KEYS[1], 1, -17)
 local got, life = call('MGET', unpack(KEYS)), ARGV[2]
 if got[1] ~= ARGV[1] then return {0} end
 
--- Most keys of a call have the same numbers, and `mine` of the key before.
+-- Most keys of a call have the numbers of the key before, so `mine`, the text
+-- of the holder's units, is kept for the next key.
 local grace = got[2] and call('PTTL', KEYS[2]) or 0
 local out, o, gone, ngone = {1 + grace}, 1, nil, 0
 local base, wanted, head_limit, mine, mine_held
+
+-- An override is a limit without a window, and as small as one of LOG.
+local algorithm, w, cal = 1, 0, 0
 local i, at = 3, 3
 while KEYS[i] do
-  local text, key = ARGV[at], KEYS[i]
-  if text and text ~= '' then
-    base, wanted, head_limit = match(text, '^(%d+) ?(%d*) ?(%d*)$')
+  local numbers, key = ARGV[at], KEYS[i]
+  if numbers and numbers ~= '' then
+    base, wanted, head_limit = match(numbers, '^(%d+) ?(%d*) ?(%d*)$')
     base, wanted, head_limit = base + 0, tonumber(wanted), tonumber(head_limit)
   end
 
-  local state, limit, own = got[i], head_limit, nil
+  local state, limit, text = got[i], head_limit, nil
   i, at = i + 1, at + 1
   if limit then
-    own = got[i]
+    text = got[i]
     i = i + 1
   end
-  if own then
-    -- 4194302 is kNarrowMax.
-    local number = #own <= 18 and match(own, '^%d+$') and own + 0
-    local override = 2
-    if own == 'off' then
-      limit, override = 1e15, 1
-    elseif own == '0' then
-      limit, override = 0, 4503599627370496
-    elseif number and number >= 1 and number <= 4194302 then
-      limit, override = number, number + 4503599627370496
-    end
-    o = o + 1
-    out[o] = -override
+  if text then
+    local override, own
+    --@ include override
+    --@ include override.reply
+    if override == 1 then limit = 1e15 end
   end
   local others, rest = 0, ''
   if state and not (#state < 34 and sub(state, 1, 16) == me) then

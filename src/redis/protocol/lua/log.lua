@@ -10,21 +10,6 @@ local function time_of(key, i)
   return tonumber(r[2] or 0), r[1]
 end
 
--- Adds events of now, or of `first` if that is later, numbered from `seq` on.
-local function add_events(key, first, seq, units, window)
-  local time = now
-  if first > time then time = first end
-  for start = 0, units - 1, 1000 do
-    local args = {}
-    for i = start, math.min(start + 999, units - 1) do
-      args[#args + 1] = time
-      args[#args + 1] = pack('>I6', seq + i)
-    end
-    call('ZADD', key, unpack(args))
-  end
-  call('PEXPIRE', key, time - now + window)
-end
-
 -- The values are the number of events, the time of the event that frees the
 -- first request when it expires, and the time of the event that makes room for
 -- the first rejected request when it expires; -1 if there is none.  A debt
@@ -55,7 +40,8 @@ local units = added
 --@ if rejected
 --@ include rejected
 if rejected > 0 then
-  --@ include log.rejected
+  -- up to the limit, because they displace older ones
+  units = units + math.min(rejected, limit)
 end
 --@ end
 if units > 0 then
@@ -69,14 +55,33 @@ if units > 0 then
       newest, over = 0, 0
     end
   end
-  add_events(key, newest, seq, units, w)
+  local time = math.max(now, newest)
+  for start = 0, units - 1, 1000 do
+    local args = {}
+    for j = start, math.min(start + 999, units - 1) do
+      args[#args + 1] = time
+      args[#args + 1] = pack('>I6', seq + j)
+    end
+    call('ZADD', key, unpack(args))
+  end
+  call('PEXPIRE', key, time - now + w)
   if over > 0 then
     call('ZREMRANGEBYSCORE', key, '-inf', now - w)
     over = 0
   end
   --@ if rejected
   if rejected > 0 then
-    --@ include log.newest
+    -- The oldest events beyond the limit are removed, but as many are kept as
+    -- there were before.  The values are those from now on.
+    local most = math.max(limit, held + added)
+    local surplus = held + units - most
+    if surplus > 0 then
+      call('ZREMRANGEBYRANK', key, 0, surplus - 1)
+    else
+      most = held + units
+    end
+    out[o + 2] = time_of(key, math.max(most - limit, 0))
+    free = limit - most + g * cost
   end
   --@ end
 end
@@ -86,34 +91,15 @@ if pass == 2 and g < n and cost <= limit then
   if rank >= 0 then out[o + 3] = time_of(key, over + rank) end
 end
 
--- Adds rejected units to `units`, up to the limit: they displace older ones.
---@ chunk log.rejected
-units = units + math.min(rejected, limit)
-
--- Removes the oldest events beyond the limit, but keeps as many as there were
--- before, and sets the reply and `free` to the values from now on.
---@ chunk log.newest
-local most = math.max(limit, held + added)
-local surplus = held + units - most
-if surplus > 0 then
-  call('ZREMRANGEBYRANK', key, 0, surplus - 1)
-else
-  most = held + units
-end
-out[o + 2] = time_of(key, math.max(most - limit, 0))
-free = limit - most + g * cost
-
 -- Removes events of this time, up to the cost: events of one time are alike.
+-- If the time is 0, removes the newest events.
 --@ chunk log.give_back
---@ if newest
 if taken == 0 then
   call('ZREMRANGEBYRANK', key, -cost, -1)
-  cost = 0
-end
---@ end
-local events = call('ZCOUNT', key, taken, taken)
-if events > cost then events = cost end
-if events > 0 then
-  local rank = call('ZCOUNT', key, '-inf', '(' .. taken)
-  call('ZREMRANGEBYRANK', key, rank, rank + events - 1)
+else
+  local events = math.min(call('ZCOUNT', key, taken, taken), cost)
+  if events > 0 then
+    local rank = call('ZCOUNT', key, '-inf', '(' .. taken)
+    call('ZREMRANGEBYRANK', key, rank, rank + events - 1)
+  end
 end

@@ -2,10 +2,12 @@
 
 -- Overrides: limits and windows of single keys.
 
--- Reads the override in `text` into `limit`, `own` and `override`, unless it is
--- malformed.  As in nginx.conf a rate has 18 digits at most.  They are read by
--- sixes, because larger products are not exact.  4194302 and 1e15 are
--- kNarrowMax and kRemoteMax.
+-- Sets `override` to what the override in `text` is in the reply, and, unless
+-- it is malformed, `limit` and `own`, as Override::parse() does: rates and
+-- windows need a zone with a window.  "off" sets the limit to 0.  As in
+-- nginx.conf a rate has 18 digits at most.  They are read by sixes, because
+-- larger products are not exact.  4194302 and 1e15 are kNarrowMax and
+-- kRemoteMax.
 --@ chunk override
 local units = {s = 1000, m = 60000, h = 3600000, d = 86400000}
 local count, unit = string.match(text, '^(%d+)r/([smhd])$')
@@ -14,7 +16,7 @@ if not count then
   count, time = string.match(text, '^(%d+)/(.+)$')
   count = count or string.match(text, '^%d+$')
 end
-if time then
+if time and w > 0 then
   --@ include override.window
 end
 override = text == 'off' and 1 or text == '0' and 4503599627370496 or 2
@@ -39,7 +41,7 @@ if override ~= 2 then
   if own and limit > 0 then override = override + 2251799813685248 end
 end
 
--- Tells that the limit is not the zone's, or that the key owes.
+-- Replies with the terms of the key: its override, and what it owes.
 --@ chunk override.reply
 o = o + 1
 out[o] = -override
@@ -71,20 +73,10 @@ while rest do
   if not rest and ms >= 100 and ms <= 2592000000 then window = ms end
 end
 
--- Makes `own` the window of the claim.
+-- Makes `own` the window of the claim, whose state has another name then.
 --@ chunk other_window
 cal = own < 5 and own or 0
 w = cal > 0 and ({1, 7, 30, 365})[cal] * 86400000 or own
---@ include shape
-s = S[key]
-if not s then
-  s = pcall('MGET', key)
-  if s.err then return s end
-  s = s[1]
-end
-
--- Makes `key` the name of the state with this window.
---@ chunk shape
 key = string.match(key, '^.*}:') .. sub('clftb', algorithm + 1, algorithm + 1)
   .. (cal > 0 and ({'day', 'week', 'month', 'year'})[cal]
     or w % 1000 > 0 and w .. 'ms' or w / 1000 .. 's')
@@ -92,3 +84,9 @@ if algorithm == 0 and extra > 0 then key = key .. '.' .. extra end
 --@ if fixed
 if cal > 0 and offsets then key = key .. '.local' end
 --@ end
+s = S[key]
+if not s then
+  s = pcall('MGET', key)
+  if s.err then return s end
+  s = s[1]
+end

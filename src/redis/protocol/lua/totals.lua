@@ -1,10 +1,10 @@
 -- Copyright (C) the limit_sliding authors
 
--- Reports of nodes with "sync=".  A node tells its total of a key: the units
--- that it has admitted, less those that it has given back, since it knows the
--- key.  The script remembers the total, and consumes what has been added since
--- the last report, or gives it back.  So a report that is sent again counts
--- nothing twice, and the next one makes good one that is lost.
+-- Reports of nodes with "sync=".  A node reports its total of a key: the units
+-- that it has admitted since it knows the key, less those that it has given
+-- back.  The script remembers the total, and consumes or gives back the
+-- difference from the last report.  So a repeated report counts nothing twice,
+-- and the next report makes up for a lost one.
 --
 -- The totals are a string at <key of the state>:totals, of 12 bytes for each
 -- node, in the order of their reports: 6 of a random number of the node and the
@@ -73,10 +73,8 @@ if limit > 0 and (life > 0 and sum ~= mine or life == 0 and purpose ~= 1) then
   S[totals] = text
   pcall('SET', totals, text, 'PX', math.min(windows * w, 1e14))
 end
-out[o + 1], out[o + 2], out[o + 3] = others, sum, 0
-if not mine then
-  out[o + 3] = forgotten and math.max(now - forgotten, 0) + 2 or 1
-end
+out[o + 1], out[o + 2] = others, sum
+out[o + 3] = mine and 0 or forgotten and math.max(now - forgotten, 0) + 2 or 1
 o = o + 3
 --@ if cluster
 --@ else
