@@ -83,9 +83,11 @@ static void spreads_probes(void **state) {
 
 /* ---- refusals ---- */
 
-#define LINE 128
+/* Four lines of a key, of three refusals each: hashes choose by their last digit. */
+#define LINES 4
+#define GROUP (LINES * 128)
 
-#define CACHE_BYTES (64 + LINE * 16)
+#define CACHE_BYTES (64 + GROUP * 4)
 
 static Refusals *make_refusals(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -99,7 +101,7 @@ static Refusals *make_refusals(size_t bytes) {
 static uint64_t limit_for(uint64_t hash) { return kRemoteMax - (hash >> 40); }
 
 static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms, uint64_t until_ms) {
-    Refusal refusal = {until_ms, limit_for(hash), hash >> 14, now_ms + 1, 0};
+    Refusal refusal = {until_ms, now_ms + kRefusalMs, limit_for(hash), hash >> 14, now_ms + 1};
 
     refusals->add(hash, now_ms, refusal);
 }
@@ -146,7 +148,7 @@ static void is_not_believed_for_long(void **state) {
     assert_false(is_refused(refusals, 42, 100 + kRefusalMs));
 
     /* nor for that, where others may have recorded what they have rejected */
-    Refusal refusal = {YEAR_MS, limit_for(43), 43 >> 14, 101, false, kRecordedRefusalMs};
+    Refusal refusal = {YEAR_MS, 100 + kRecordedRefusalMs, limit_for(43), 43 >> 14, 101};
 
     refusals->add(43, 100, refusal);
     assert_true(is_refused(refusals, 43, 99 + kRecordedRefusalMs));
@@ -158,7 +160,7 @@ static void is_not_believed_for_long(void **state) {
 /* What stands beside a refusal is told as it was, and no refusal. */
 static void tells_of_who_admits(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
-    Refusal admits = {0, kRemoteMax, kRemoteMax, 0, 1};
+    Refusal admits = {0, YEAR_MS + kRefusalMs, kRemoteMax, kRemoteMax, 0};
     Refusal found;
 
     (void)state;
@@ -168,7 +170,7 @@ static void tells_of_who_admits(void **state) {
 
         refusals->add(42, YEAR_MS, admits);
         assert_true(refusals->find(42, YEAR_MS + kRefusalMs - 1, &found));
-        assert_true(found.admits);
+        assert_true(found.admits());
         assert_true(found.reset_ms == admits.reset_ms);
         assert_int_equal(found.limit, kRemoteMax);
         assert_int_equal(found.remaining, kRemoteMax);
@@ -179,7 +181,7 @@ static void tells_of_who_admits(void **state) {
     /* it rejects since */
     refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
     assert_true(refusals->find(42, YEAR_MS + 499, &found));
-    assert_false(found.admits);
+    assert_false(found.admits());
     assert_true(found.reset_ms == YEAR_MS + 1);
     assert_true(found.until_ms == YEAR_MS + 500);
 
@@ -193,23 +195,23 @@ static void tells_of_who_admits(void **state) {
 
 /* Of three candidates, what is over goes first, then what ends first. */
 static void forgets_the_least(void **state) {
-    Refusals *refusals = make_refusals(64 + LINE);
+    Refusals *refusals = make_refusals(64 + GROUP);
 
     (void)state;
-    refuse(refusals, 1, 100, 900);
-    refuse(refusals, 2, 100, 800);
-    refuse(refusals, 3, 100, 850);
-    refuse(refusals, 4, 100, 870);
-    assert_true(is_refused(refusals, 1, 100));
-    assert_false(is_refused(refusals, 2, 100));
-    assert_true(is_refused(refusals, 3, 100));
-    assert_true(is_refused(refusals, 4, 100));
+    refuse(refusals, 1 * LINES, 100, 900);
+    refuse(refusals, 2 * LINES, 100, 800);
+    refuse(refusals, 3 * LINES, 100, 850);
+    refuse(refusals, 4 * LINES, 100, 870);
+    assert_true(is_refused(refusals, 1 * LINES, 100));
+    assert_false(is_refused(refusals, 2 * LINES, 100));
+    assert_true(is_refused(refusals, 3 * LINES, 100));
+    assert_true(is_refused(refusals, 4 * LINES, 100));
 
-    refuse(refusals, 5, 860, 861);
-    assert_true(is_refused(refusals, 1, 860));
-    assert_false(is_refused(refusals, 3, 860));
-    assert_true(is_refused(refusals, 4, 860));
-    assert_true(is_refused(refusals, 5, 860));
+    refuse(refusals, 5 * LINES, 860, 861);
+    assert_true(is_refused(refusals, 1 * LINES, 860));
+    assert_false(is_refused(refusals, 3 * LINES, 860));
+    assert_true(is_refused(refusals, 4 * LINES, 860));
+    assert_true(is_refused(refusals, 5 * LINES, 860));
 
     free(refusals);
 }
@@ -217,7 +219,7 @@ static void forgets_the_least(void **state) {
 /* A key is refused by several limits and costs. */
 static void forgets_a_key(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
-    Refusal refusal = {YEAR_MS, 7, 0, 0, 0};
+    Refusal refusal = {YEAR_MS, 100 + kRefusalMs, 7, 0, 0};
     Policy policy = evicting(MINUTE_MS);
     Claim claim = {.policy = &policy};
 
@@ -247,13 +249,13 @@ static void forgets_a_key(void **state) {
 }
 
 static void needs_room_for_one(void **state) {
-    static char memory[64 + LINE];
+    static char memory[64 + GROUP];
     Refusals *refusals;
 
     (void)state;
-    assert_null(Refusals::init(memory, 64 + LINE - 1));
+    assert_null(Refusals::init(memory, 64 + GROUP - 1));
 
-    refusals = make_refusals(64 + LINE);
+    refusals = make_refusals(64 + GROUP);
     assert_non_null(refusals);
     free(refusals);
 }
@@ -280,7 +282,7 @@ static void *hammer(void *data) {
 }
 
 static void takes_none_for_anothers(void **state) {
-    Refusals *refusals = make_refusals(64 + LINE);
+    Refusals *refusals = make_refusals(64 + GROUP);
     pthread_t thread[THREADS];
 
     (void)state;

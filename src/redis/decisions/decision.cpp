@@ -259,14 +259,11 @@ void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verd
     if (zone.refusals == nullptr) { return; }
 
     Refusal refusal;
-    refusal.until_ms = asked + verdict.retry_after_ms;
+    refusal.until_ms = verdict.retry_after_ms ? asked + verdict.retry_after_ms : 0;
+    refusal.known_until_ms = ngx_current_msec + (records(claim) ? kRecordedRefusalMs : kRefusalMs);
     refusal.limit = verdict.limit;
     refusal.remaining = verdict.remaining;
     refusal.reset_ms = verdict.reset_ms ? asked + verdict.reset_ms : 0;
-    if (records(claim)) { refusal.lasts_ms = kRecordedRefusalMs; }
-
-    refusal.admits = verdict.retry_after_ms == 0;
-
     zone.refusals->add(refusal_hash(claim), ngx_current_msec, refusal);
 }
 
