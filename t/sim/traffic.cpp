@@ -95,7 +95,7 @@ void Traffic::decide(Request &request) {
         know_window(claim);
         Refusal refusal;
         if (claim.remote->zone->refusals->find(refusal_hash(claim), ngx_current_msec, &refusal)
-            && !refusal.admits) {
+            && !refusal.admits()) {
             finish(request, "is known to be refused");
             return;
         }

@@ -60,14 +60,14 @@ bool has_overrides(weak::Outcome &outcome) {
 
 Refusals *refusals;
 
-void build_refusals(void *memory) { refusals = Refusals::init(memory, 64 + 128); }
+void build_refusals(void *memory) { refusals = Refusals::init(memory, 64 + 4 * 128); }
 
 /* All that it says follows from key and number. */
 template <uint64_t key, uint64_t number>
 void refuse() {
     const uint64_t n = 10 * key + number;
 
-    refusals->add(hash_of(key), kNowMs, {kNowMs + n, n, n, n, false, n});
+    refusals->add(hash_of(key), kNowMs, {kNowMs + n, kNowMs + n, n, n, n});
 }
 
 template <uint64_t key>

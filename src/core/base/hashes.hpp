@@ -20,6 +20,18 @@ inline uint64_t mixed(uint64_t hash, uint64_t number) {
     return mixed(hash ^ number * 0x9e3779b97f4a7c15);
 }
 
+/* Returns a check of words that several processes may write at once, without a lock: words of mixed
+ * origin do not have this check.  `hash` identifies the owner of the words. */
+template <size_t N>
+uint64_t check_of(uint64_t hash, const uint64_t (&words)[N]) {
+    for (uint64_t word : words) {
+        hash ^= word;
+        hash = (hash ^ hash >> 32) * 0xff51afd7ed558ccd;
+    }
+
+    return hash;
+}
+
 /* SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"), with one round a word
  * and three at the end, as in hash tables.  The hash depends on the byte order of the machine. */
 class SipHash13 {

@@ -87,7 +87,7 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     know_window(claim);
 
     Refusal refusal;
-    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal) || refusal.admits) {
+    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal) || refusal.admits()) {
         return false;
     }
 

@@ -18,14 +18,8 @@ bool can_lease(const RemoteZone &zone, const Claim &claim) {
     return zone.lease && Leases::can_serve(claim);
 }
 
-/* Returns for how many further requests a call may lease units that asks for `asked`. */
-uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
-    uint64_t needed = std::min(asked * claim.cost, kNarrowMax);
-    return part.zone->leases->want(claim, part.zone->lease, needed, ngx_current_msec) / claim.cost;
-}
-
-/* Adds an ask to a call, with the units to be leased in its `asked_units`.  Redis replies whether
- * keys were forgotten of which this node has leased units left. */
+/* Adds an ask to a call, with the units to be leased in its `asked_units`.  If this node has leased
+ * units of a key left, Redis also replies whether the key was deleted. */
 bool join(ErrandCall &call, Errand &errand) {
     if (!join_script(call, errand)) { return false; }
 
@@ -40,8 +34,12 @@ bool join(ErrandCall &call, Errand &errand) {
         Policy policy = known_policy(part);
         Claim claim = part.claim;
         claim.set_policy(policy);
-        part.beside = part.zone->leases->held(claim) ? Beside::kMark : Beside::kNothing;
-        extra = std::min(extra, wanted(part, claim, ask.asked_units));
+        Leases &leases = *part.zone->leases;
+        part.beside = leases.held(claim) ? Beside::kMark : Beside::kNothing;
+
+        uint64_t needed = std::min(ask.asked_units * claim.cost, kNarrowMax);
+        uint64_t units = leases.want(claim, part.zone->lease, needed, ngx_current_msec);
+        extra = std::min(extra, units / claim.cost);
     }
 
     ask.leased_units = extra;
@@ -93,8 +91,8 @@ bool admit_by_leases(Waiter &waiter) {
 
 /* ---- replies ---- */
 
-/* Remembers until when requests of the keys will be rejected, counted from the time at which the
- * call was sent, which is before Redis decided.  Returns true if that time is still to come. */
+/* Remembers until when requests of the keys will be rejected.  The time counts from when the call
+ * was sent, which is before Redis decided.  Returns true if it is still to come for any key. */
 bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
@@ -255,14 +253,11 @@ void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verd
     if (zone.refusals == nullptr) { return; }
 
     Refusal refusal;
-    refusal.until_ms = asked + verdict.retry_after_ms;
+    refusal.until_ms = verdict.retry_after_ms ? asked + verdict.retry_after_ms : 0;
+    refusal.known_until_ms = ngx_current_msec + (records(claim) ? kRecordedRefusalMs : kRefusalMs);
     refusal.limit = verdict.limit;
     refusal.remaining = verdict.remaining;
     refusal.reset_ms = verdict.reset_ms ? asked + verdict.reset_ms : 0;
-    if (records(claim)) { refusal.lasts_ms = kRecordedRefusalMs; }
-
-    refusal.admits = verdict.retry_after_ms == 0;
-
     zone.refusals->add(refusal_hash(claim), ngx_current_msec, refusal);
 }
 

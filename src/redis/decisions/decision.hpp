@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Decisions: asks that requests wait for, or that count units for nobody; and leases, units that a
- * call takes beyond these, for requests to spend without asking. */
+/* Asks that decide requests.  A call may lease further units. */
 
 #pragma once
 
@@ -14,13 +13,14 @@ extern const AskKind kDecision;
 /* Claim::complete() of claims that Redis has admitted. */
 void complete_verdict(const Claim &claim);
 
-/* Remembers the verdict of a claim, from a call that was sent at `asked` ms: until its retry time
- * for requests of the key, and without a retry time for requests that another limit rejects. */
+/* Remembers the verdict of a claim from a call that was sent at `asked` ms.  With a retry time, the
+ * refusal rejects requests until then.  Without one, it describes the claim in the headers of a
+ * request that another limit rejects. */
 void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verdict,
                  ngx_msec_t asked);
 
-/* Spends leased units for all of the claims and returns true; or for none, and returns false.
- * return_leases() or describe_leases() must follow a success. */
+/* Spends leased units for all claims and returns true, or spends none and returns false.  If true,
+ * the caller must call return_leases() or describe_leases(). */
 bool spend_leases(Span<Claim> claims);
 
 /* Gives back the units spent for the claims. */

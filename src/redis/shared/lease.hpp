@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "core/base/atomics.hpp"
 #include "core/base/hashes.hpp"
@@ -27,31 +28,33 @@ constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
  * coarse clock: a reading is late by a tick of 10 ms at most, and rounded; and clocks drift. */
 constexpr uint64_t kMarginMs = 12;
 
-/* The epochs of a bucket's leases, as in the script: epochs in a window, longest epoch in ms. */
+/* Units of a bucket are leased in epochs, as in the script: their number in a window, and the
+ * longest epoch in ms. */
 constexpr uint64_t kEpochsPerWindow = 16;
 constexpr uint64_t kEpochMs = 1000;
 
-/* The numbers in the comment of Leases::want(). */
+/* The sizes of leases, see Leases::want(): the longest horizon in ms, the horizons in a part of the
+ * window, and the part of the units left in Redis that a lease may have. */
 constexpr uint64_t kHorizonMs = 250;
 constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
 
-/* The horizons within which a single request must follow the one before, see is_frequent(). */
+/* A single request must follow the one before within this many horizons, see is_frequent(). */
 constexpr uint64_t kLoneHorizons = 2;
 
-/* The largest LeaseTerms::before_ms, also of a key without a lease; more makes no difference. */
+/* The cap of LeaseTerms::before_ms in ms, and its value if the key had no lease.  A key with such a
+ * pause is_frequent() in no case. */
 constexpr uint64_t kAgesMs = (uint64_t{1} << 11) - 1;
 
 static_assert(kAgesMs > 2 * kLoneHorizons * kHorizonMs);
 
-/* Returns the parts of a window: for a counter, of most keys with this limit; else 1. */
+/* Returns the parts of a window: for a counter those of most keys with this limit, else 1. */
 inline uint64_t parts_of(const Policy &policy, uint64_t limit) {
     return policy.algorithm == Algorithm::kCounter ? counter_parts_of(policy, limit) : 1;
 }
 
-inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorithm::kTokenBucket; }
-
-constexpr size_t kTermWords = 6;
+/* The words of packed terms. */
+using TermWords = uint64_t[6];
 
 /* The terms of a lease.  Times are in ms of the node's clock, except for ends_ms. */
 struct LeaseTerms {
@@ -82,8 +85,8 @@ struct LeaseTerms {
      * run off until then. */
     void set_end(const Policy &policy, const RemoteState &remote, uint64_t sent_ms) {
         uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
-        uint64_t end_ms = is_bucket(policy) ? (remote.now_ms / epoch_ms + 2) * epoch_ms
-                                            : remote.part_ends_ms(policy);
+        uint64_t end_ms = policy.is_bucket() ? (remote.now_ms / epoch_ms + 2) * epoch_ms
+                                             : remote.part_ends_ms(policy);
         uint64_t rest_ms = end_ms - std::min(end_ms, remote.now_ms);
 
         ends_ms = end_ms & mask(42);
@@ -111,7 +114,7 @@ struct LeaseTerms {
         uint64_t used = granted - std::min(left, granted) + needed;
         uint64_t most = remaining / kShareOfRest;
 
-        if (!is_bucket(policy) && horizon_ms > 0) {
+        if (!policy.is_bucket() && horizon_ms > 0) {
             horizon_ms = std::min(horizon_ms, rest_ms(part_ms, now_ms));
         }
 
@@ -133,7 +136,7 @@ struct LeaseTerms {
      *     remaining 48
      *     before 11, upper 14 of reset - known, granted 23
      */
-    void pack(uint64_t *words) const {
+    void pack(TermWords &words) const {
         uint64_t reset = after_known(reset_ms, 36);
 
         words[0] = known_ms << 6 | limit >> 48 << 3 | remaining >> 48;
@@ -144,7 +147,7 @@ struct LeaseTerms {
         words[5] = before_ms << 37 | reset >> 22 << 23 | granted;
     }
 
-    static LeaseTerms unpack(const uint64_t *words) {
+    static LeaseTerms unpack(const TermWords &words) {
         uint64_t known_ms = words[0] >> 6;
         uint64_t reset = (words[5] >> 23 & mask(14)) << 22 | (words[2] & mask(22));
         return {known_ms,
@@ -179,10 +182,10 @@ struct LeaseOwner {
  * units out of the word and begins a new generation, then writes the terms, and then puts units
  * in.  A spender changes only the word, and only if the terms are of its generation.
  *
- * As in refusals.cpp, terms are valid if their check is: terms of mixed origin, or of another
- * generation, belong to no key.  A writer may be slow, and another worker may begin a later
- * generation meanwhile.  So each value has some bits of its generation, and is written by
- * compare-and-swap only while the word is still the writer's: newer values stay.
+ * The check covers the terms, the key and the generation, so terms of mixed origin, or of another
+ * generation, belong to no key.  While a slow writer writes, another worker may begin a later
+ * generation.  So each value has some bits of its generation, and is written by compare-and-swap
+ * only while the word is still the writer's: newer values stay.
  */
 class alignas(64) Lease {
 public:
@@ -190,37 +193,39 @@ public:
 
     static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
 
-    /* Returns the word, and acquires the terms of its generation, or of a later one. */
+    /* Returns the word.  Terms that are read after it are of its generation or a later one. */
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
-    /* Replaces the word, if it is still `from`, and releases the terms to readers of the word.
-     * Acquires nothing, because word() has done so. */
+    /* Replaces the word if it is still `from`.  Readers of the new word see the terms that were
+     * written before.  Acquires nothing, because word() has done so. */
     bool exchange(uint64_t from, uint64_t to) {
         return word_.compare_exchange_strong(from, to, std::memory_order_release,
                                              std::memory_order_relaxed);
     }
 
-    /* Reads the terms.  Returns true if they belong to this owner and this word. */
-    bool read(const LeaseOwner &owner, uint64_t word, LeaseTerms *terms) const {
-        return differs(owner.hash, word, terms) == owner.limit;
-    }
+    /* Reads the terms.  Returns the requested limit of their owner if they belong to this key and
+     * word; else a random number, which is at most kRemoteMax in one of 18,000 cases. */
+    uint64_t read(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
+        TermWords values;
 
-    /* Reads the terms.  Returns true if they belong to the key, under any limit, and for one in
-     * 18,000 terms of other keys. */
-    bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
-        return differs(hash, word, terms) <= kRemoteMax;
+        for (size_t i = 0; i < std::size(values); i++) {
+            values[i] = load(i);
+        }
+
+        *terms = LeaseTerms::unpack(values);
+        return check_.load(std::memory_order_relaxed) ^ check(hash, word, values);
     }
 
     /* Writes the terms of a word that the caller has just begun.  Returns false if another worker
      * has begun a later word. */
     bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms) {
-        uint64_t values[kTermWords];
+        TermWords values;
 
         terms.pack(values);
 
         bool is_ours = replace(&check_, word, check(owner.hash, word, values) ^ owner.limit);
 
-        for (size_t i = 0; i < kTermWords && is_ours; i++) {
+        for (size_t i = 0; i < std::size(values) && is_ours; i++) {
             is_ours = replace(&terms_[i], word, values[i] << kTagBits | tag(word));
         }
 
@@ -234,7 +239,7 @@ public:
         return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
     }
 
-    /* Returns true if the lease of any key was granted units that may still be spent. */
+    /* Returns true if the lease, of whatever key, was granted units that may still be spent. */
     bool is_in_use(uint64_t now_ms) const {
         return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
     }
@@ -245,28 +250,8 @@ private:
 
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
 
-    /* Reads the terms.  Returns the difference of their check from that of a limit of 0, which is
-     * the limit if the terms belong to the key. */
-    uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
-        uint64_t values[kTermWords];
-
-        for (size_t i = 0; i < kTermWords; i++) {
-            values[i] = load(i);
-        }
-
-        *terms = LeaseTerms::unpack(values);
-        return check_.load(std::memory_order_relaxed) ^ check(hash, word, values);
-    }
-
-    static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values) {
-        uint64_t sum = mixed(hash ^ word >> kUnitBits);
-
-        for (size_t i = 0; i < kTermWords; i++) {
-            sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
-            sum ^= sum >> 32;
-        }
-
-        return sum;
+    static uint64_t check(uint64_t hash, uint64_t word, const TermWords &values) {
+        return check_of(mixed(hash ^ word >> kUnitBits), values);
     }
 
     /* Terms are relaxed, because the check tells whether they belong to the word. */
@@ -292,7 +277,7 @@ private:
 
     Atomic<uint64_t> word_;
     Atomic<uint64_t> check_;
-    Atomic<uint64_t> terms_[kTermWords];
+    Atomic<uint64_t> terms_[std::size(TermWords{})];
 };
 
 static_assert(sizeof(Lease) == 64);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kRetries = 512;
 
-/* One of this many attempts takes over a lease that is being written: its writer may be dead. */
+/* One of this many attempts overwrites a lease that is being written: its writer may be dead. */
 constexpr uint64_t kPatience = 64;
 
 LeaseOwner owner_of(const Claim &claim) { return {mixed(claim.hash), claim.limit}; }
@@ -36,7 +36,8 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
         found->lease = &lease;
         found->word = lease.word();
 
-        if (Lease::units(found->word) >= units && lease.read(owner, found->word, &found->terms)) {
+        if (Lease::units(found->word) >= units
+            && lease.read(owner.hash, found->word, &found->terms) == owner.limit) {
             return true;
         }
     }
@@ -44,8 +45,9 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
     return false;
 }
 
-/* Chooses a lease for a new key.  Returns false if other keys use all leases of its group.  A
- * patient caller does not choose a lease that is being written. */
+/* Chooses the lease that a new key overwrites, the one whose Redis was asked first.  Returns false
+ * if other keys use all leases of the group.  A patient caller leaves a lease that is being written
+ * to its writer. */
 bool Leases::choose_slot(const LeaseOwner &owner, uint64_t now_ms, bool patient,
                          Found *found) const {
     found->lease = nullptr;
@@ -64,8 +66,8 @@ bool Leases::choose_slot(const LeaseOwner &owner, uint64_t now_ms, bool patient,
     return found->lease != nullptr;
 }
 
-/* Takes the units of the key's other lease: a worker that finds no lease while another worker
- * writes one makes a second one. */
+/* Takes the units of the key's other lease, if its terms are the same, and returns their number.  A
+ * key has a second lease if a worker found none while another worker was writing the first. */
 uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const LeaseTerms &terms) {
     uint64_t units = 0;
 
@@ -73,8 +75,8 @@ uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const Le
         uint64_t word = lease.word();
         LeaseTerms others;
 
-        if (&lease != but && lease.read(owner, word, &others) && others.is_same(terms)
-            && lease.exchange(word, Lease::next(word))) {
+        if (&lease != but && lease.read(owner.hash, word, &others) == owner.limit
+            && others.is_same(terms) && lease.exchange(word, Lease::next(word))) {
             units += Lease::units(word);
         }
     }
@@ -106,9 +108,8 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64
     Found found;
 
     if (!find(owner, 0, &found)) {
-        return size == kLeaseAuto || !choose_slot(owner, now_ms, false, &found)
-                   ? 0
-                   : static_cast<uint32_t>(wanted);
+        bool is_free = size != kLeaseAuto && choose_slot(owner, now_ms, false, &found);
+        return is_free ? static_cast<uint32_t>(wanted) : 0;
     }
 
     if (size == kLeaseAuto) {
@@ -227,7 +228,9 @@ void Leases::forget(const Claim &claim, uint64_t until_ms) {
             uint64_t next = Lease::next(word);
             LeaseTerms terms;
 
-            if (!lease.read_any(owner.hash, word, &terms) || terms.known_ms > until_ms) { break; }
+            if (lease.read(owner.hash, word, &terms) > kRemoteMax || terms.known_ms > until_ms) {
+                break;
+            }
 
             if (lease.exchange(word, next)) {
                 lease.write(owner, next, LeaseTerms());

@@ -45,29 +45,29 @@ public:
      */
     uint32_t want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const;
 
-    /* Adds `units` that a call, sent at `sent_ms`, was granted beyond the needed ones, and sets
+    /* Adds the `units` beyond the needed ones that a call, sent at `sent_ms`, was granted, and sets
      * the terms from its reply.  Units of the same window and limit stay in the lease. */
     void add(const Claim &claim, const RemoteState &remote, const Verdict &verdict, uint64_t units,
              uint64_t sent_ms, uint64_t now_ms);
 
     /* Spends the claim's cost, describes the key in *verdict, and notes the origin of the units
-     * in claim->state.  Returns false if the lease has not as many units. */
+     * in claim->state.  Returns false if the lease has too few units, or is over. */
     bool spend(Claim *claim, uint64_t now_ms, Verdict *verdict);
 
-    /* Refunds the units just spent for a claim, unless their terms are over. */
+    /* Refunds the claim's cost, which spend() has taken, unless the terms of the units are over. */
     void give_back(const Claim &claim, uint64_t now_ms);
 
     /* Returns the units left in a lease of the key, even if its window is over. */
     uint32_t held(const Claim &claim) const;
 
-    /* Deletes all units of the claim's key, under any limit, for which Redis was asked before
-     * `until_ms` or then, because Redis has deleted the state of the key. */
+    /* Deletes all units of the claim's key, under any limit, for which Redis was asked until
+     * `until_ms`, because Redis has deleted the state of the key. */
     void forget(const Claim &claim, uint64_t until_ms);
 
 private:
     struct Found;
 
-    /* A group has all leases of a key. */
+    /* All leases of a key are in one group. */
     using Group = Lease[2];
 
     Group &group_of(const LeaseOwner &owner) const;

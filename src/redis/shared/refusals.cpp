@@ -2,106 +2,93 @@
 
 #include "redis/shared/refusals.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/base/atomics.hpp"
 #include "core/base/hashes.hpp"
 #include "redis/protocol/ask_hash.hpp"
 
 namespace limit_sliding {
 
-/* Several processes may write an entry at once, without a lock, and may die meanwhile.  The check
- * of an entry is the hash combined with all of its data, so an entry of mixed origin does not
- * have the check of any hash that is looked up.  For this reason, all accesses are relaxed.  A
- * refusal may be in any entry of its line. */
-
 namespace {
-
-constexpr size_t kEntries = 3;
 
 /* The lines of a key, since its requests may have several limits and costs. */
 constexpr uint64_t kLines = 4;
 
-/* The bits of a time; the other bits of the two times together are Refusal::reset_ms. */
 constexpr unsigned kTimeBits = 42;
-constexpr unsigned kOtherBits = 64 - kTimeBits;
-constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
-constexpr uint64_t kOtherMask = (uint64_t{1} << kOtherBits) - 1;
 
-constexpr uint64_t kAdmits = uint64_t{1} << 63;
-
-struct Data {
-    uint64_t until;
-    uint64_t known_until;
-    uint64_t limit; /* plus kAdmits, if the refusal admits */
-    uint64_t remaining;
-
-    uint64_t until_ms() const { return until & kTimeMask; }
-
-    uint64_t known_until_ms() const { return known_until & kTimeMask; }
-
-    uint64_t reset_ms() const {
-        return known_until >> kTimeBits << kOtherBits | until >> kTimeBits;
-    }
-};
-
-Data data_of(const Refusal &refusal, uint64_t now_ms) {
-    uint64_t known_until_ms = now_ms + refusal.lasts_ms;
-    uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
-    return {(until_ms & kTimeMask) | (refusal.reset_ms & kOtherMask) << kTimeBits,
-            (known_until_ms & kTimeMask) | refusal.reset_ms >> kOtherBits << kTimeBits,
-            (refusal.admits ? kAdmits : 0) | refusal.limit, refusal.remaining};
-}
-
-/* Mixes a word, so that words of several origins do not cancel each other out. */
-uint64_t mixed_by(uint64_t word, uint64_t factor) {
-    word = (word ^ word >> 32) * factor;
-    return word ^ word >> 29;
-}
-
-uint64_t check_of(uint64_t hash, const Data &data) {
-    return hash ^ mixed_by(data.until, 0x9e3779b97f4a7c15)
-           ^ mixed_by(data.known_until, 0xff51afd7ed558ccd)
-           ^ mixed_by(data.limit, 0xc4ceb9fe1a85ec53)
-           ^ mixed_by(data.remaining, 0xbf58476d1ce4e5b9);
-}
+uint64_t time_of(uint64_t word) { return word & ((uint64_t{1} << kTimeBits) - 1); }
 
 } // namespace
 
+/*
+ * A refusal in shared memory:
+ *
+ *     lower 22 bits of reset_ms | known_until_ms 42
+ *     upper 20 bits of reset_ms | until_ms 42
+ *     limit
+ *     remaining
+ *
+ * Several processes may write an entry at once, without a lock, and may die meanwhile.  An entry of
+ * mixed origin does not have the check of any hash that is looked up, so all accesses are relaxed.
+ */
 struct Refusals::Entry {
-    Atomic<uint64_t> check;
-    Atomic<uint64_t> until;
-    Atomic<uint64_t> known_until;
-    Atomic<uint64_t> limit;
-    Atomic<uint64_t> remaining;
+    uint64_t check; /* check_of() the hash and the words */
+    uint64_t words[4];
 
-    Data load() const {
-        return {until.load(std::memory_order_relaxed), known_until.load(std::memory_order_relaxed),
-                limit.load(std::memory_order_relaxed), remaining.load(std::memory_order_relaxed)};
+    uint64_t known_until_ms() const { return time_of(load(&words[0])); }
+
+    /* Reads the refusal.  Returns false if it is not of this hash. */
+    bool read(uint64_t hash, Refusal *refusal) const {
+        const uint64_t seen[]
+            = {load(&words[0]), load(&words[1]), load(&words[2]), load(&words[3])};
+        const uint64_t reset_ms = seen[1] >> kTimeBits << (64 - kTimeBits) | seen[0] >> kTimeBits;
+
+        *refusal = {time_of(seen[1]), time_of(seen[0]), seen[2], seen[3], reset_ms};
+        return load(&check) == check_of(hash, seen);
     }
 
-    bool holds(uint64_t hash, const Data &data) const {
-        return check.load(std::memory_order_relaxed) == check_of(hash, data);
-    }
+    void write(uint64_t hash, const Refusal &refusal) {
+        const uint64_t upper = refusal.reset_ms >> (64 - kTimeBits);
+        const uint64_t known_until_ms
+            = std::min(refusal.known_until_ms, refusal.admits() ? UINT64_MAX : refusal.until_ms);
+        const uint64_t next[]
+            = {refusal.reset_ms << kTimeBits | time_of(known_until_ms),
+               upper << kTimeBits | time_of(refusal.until_ms), refusal.limit, refusal.remaining};
 
-    void store(uint64_t hash, const Data &data) {
-        check.store(check_of(hash, data), std::memory_order_relaxed);
-        until.store(data.until, std::memory_order_relaxed);
-        known_until.store(data.known_until, std::memory_order_relaxed);
-        limit.store(data.limit, std::memory_order_relaxed);
-        remaining.store(data.remaining, std::memory_order_relaxed);
+        store(&check, check_of(hash, next));
+        for (size_t i = 0; i < std::size(next); i++) {
+            store(&words[i], next[i]);
+        }
     }
 };
 
-/* Two cache lines; a search mostly reads one. */
+/* Two cache lines; a search mostly reads one.  A refusal may be in any entry of its line. */
 struct alignas(64) Refusals::Line {
-    Entry entry[kEntries];
+    Entry entries[3];
+};
+
+struct Refusals::Group {
+    Line lines[kLines];
 };
 
 Refusals *Refusals::init(void *memory, size_t bytes) {
-    if (bytes < sizeof(Refusals) + sizeof(Line)) { return nullptr; }
+    if (bytes < sizeof(Refusals) + sizeof(Group)) { return nullptr; }
 
     auto *refusals = static_cast<Refusals *>(memory);
-    refusals->lines_ = (bytes - sizeof(Refusals)) / sizeof(Line);
+    refusals->groups_ = (bytes - sizeof(Refusals)) / sizeof(Group);
     return refusals;
+}
+
+/* The upper half of the hash depends on the key alone. */
+Refusals::Group &Refusals::group_of(uint64_t hash) const {
+    uint64_t number = (hash >> 32) * groups_ >> 32;
+    return reinterpret_cast<Group *>(const_cast<Refusals *>(this) + 1)[number];
+}
+
+Refusals::Line &Refusals::line_of(uint64_t hash) const {
+    return group_of(hash).lines[hash % kLines];
 }
 
 uint64_t refusal_hash(const Claim &claim) {
@@ -109,63 +96,44 @@ uint64_t refusal_hash(const Claim &claim) {
     return (mixed(claim.hash) & ~lower) | (ask_hash(&claim, 1) & lower);
 }
 
-Refusals::Line &Refusals::line_of(uint64_t hash) const {
-    /* the upper half, which depends on the key alone, distinguishes enough lines */
-    uint64_t number = ((hash >> 32) * lines_ >> 32) + hash % kLines;
-    while (number >= lines_) {
-        number -= lines_;
-    }
-
-    return reinterpret_cast<Line *>(const_cast<Refusals *>(this) + 1)[number];
-}
-
 void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
-    Data data = data_of(refusal, now_ms);
     Entry *choice = nullptr;
     uint64_t earliest = UINT64_MAX;
-    for (Entry &entry : line_of(hash).entry) {
-        Data other = entry.load();
-        if (entry.holds(hash, other)) {
+    for (Entry &entry : line_of(hash).entries) {
+        Refusal other;
+        if (entry.read(hash, &other)) {
             choice = &entry;
             break;
         }
 
         /* expired entries are evicted first */
-        uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
-        if (ends < earliest) {
-            earliest = ends;
+        const uint64_t until_ms = other.admits() ? other.known_until_ms : other.until_ms;
+        const uint64_t ends_ms = other.known_until_ms <= now_ms ? 0 : until_ms;
+        if (ends_ms < earliest) {
+            earliest = ends_ms;
             choice = &entry;
         }
     }
 
-    if (choice != nullptr) { choice->store(hash, data); }
+    choice->write(hash, refusal);
 }
 
 bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const {
-    for (const Entry &entry : line_of(hash).entry) {
-        Data data = entry.load();
-
+    for (const Entry &entry : line_of(hash).entries) {
         /* most entries have expired, and to compare times is faster than to compare hashes */
-        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) { continue; }
-
-        if (!entry.holds(hash, data)) { continue; }
-
-        refusal->until_ms = data.until_ms();
-        refusal->limit = data.limit & ~kAdmits;
-        refusal->remaining = data.remaining;
-        refusal->reset_ms = data.reset_ms();
-        refusal->admits = (data.limit & kAdmits) != 0;
-        return true;
+        if (now_ms < entry.known_until_ms() && entry.read(hash, refusal)
+            && now_ms < refusal->known_until_ms) {
+            return true;
+        }
     }
 
     return false;
 }
 
 void Refusals::forget(const Claim &claim) {
-    uint64_t hash = refusal_hash(claim);
-    for (uint64_t i = 0; i < kLines; i++) {
-        for (Entry &entry : line_of(hash - hash % kLines + i).entry) {
-            entry.check.store(0, std::memory_order_relaxed);
+    for (Line &line : group_of(refusal_hash(claim)).lines) {
+        for (Entry &entry : line.entries) {
+            store(&entry.check, 0);
         }
     }
 }

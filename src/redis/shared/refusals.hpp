@@ -16,14 +16,15 @@ constexpr auto kRefusalMs = 1000;
 /* The same if rejected requests are recorded: requests at other nodes prolong the wait. */
 constexpr auto kRecordedRefusalMs = 100;
 
+/* The last reply about a claim that was rejected, or admitted while another claim was rejected. */
 struct Refusal {
-    uint64_t until_ms; /* time before which nothing is admitted, unless `admits` */
+    uint64_t until_ms;       /* time before which nothing is admitted; 0: the claim is admitted */
+    uint64_t known_until_ms; /* time until which the refusal is kept, at most until until_ms */
     uint64_t limit;
     uint64_t remaining;
-    uint64_t reset_ms; /* time in ms at which `remaining` grows, below 2^42 */
-    bool admits;       /* this limit admits the request, which another limit has rejected */
+    uint64_t reset_ms; /* time at which `remaining` grows; like all times, below 2^42 ms */
 
-    uint64_t lasts_ms = kRefusalMs; /* time in ms for which the refusal is kept */
+    bool admits() const { return until_ms == 0; }
 };
 
 /* Returns the hash of a claim in this cache; its upper half depends on the key alone. */
@@ -34,7 +35,7 @@ uint64_t refusal_hash(const Claim &claim);
 class alignas(64) Refusals {
 public:
     /* Makes a cache in `memory`: `bytes` long, zeroed, aligned to 64.  Returns null if there is
-     * no room for a refusal. */
+     * no room for the refusals of a key. */
     static Refusals *init(void *memory, size_t bytes);
 
     /* Adds a refusal; `hash` is refusal_hash() of the claim. */
@@ -49,10 +50,12 @@ public:
 private:
     struct Entry;
     struct Line;
+    struct Group;
 
+    Group &group_of(uint64_t hash) const;
     Line &line_of(uint64_t hash) const;
 
-    uint64_t lines_;
+    uint64_t groups_;
 };
 
 } // namespace limit_sliding
