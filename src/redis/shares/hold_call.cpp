@@ -23,7 +23,7 @@ constexpr uint64_t kAheadPart = 16;
 /* The ms after which Redis forgets units that no message repeats. */
 constexpr ngx_msec_t kUnitsLifeMs = 60 * 60 * 1000;
 
-/* Makes the waiters with the limit of the first one part of the message.  Returns the sum of their
+/* Puts all waiters with the first waiter's limit into the message.  Returns the sum of their
  * costs. */
 uint64_t take_equal_waiters(Share &share) {
     uint64_t sum = 0;
@@ -177,7 +177,7 @@ void told(Share &share, const HoldAnswer &answer) {
     const uint64_t limit = share.limit_for(part.claim);
     const bool is_within = static_cast<uint64_t>(answer.total) <= limit;
     share.granted_limit = is_within ? limit : std::max(share.granted_limit, limit);
-    share.told = share.sent;
+    share.own_at = share.sent;
     tell(share, share.asked, true);
     tell(share, share.waiters, is_full);
     if (is_full) { share.excess = share.spare(); }
