@@ -24,6 +24,17 @@ inline void unpost_event(ngx_event_t &event) {
     if (event.posted) { ngx_delete_posted_event(&event); }
 }
 
+inline void stop_timer(ngx_event_t &timer) {
+    if (timer.timer_set) { ngx_del_timer(&timer); }
+}
+
+/* Makes a timer fire in `ms`.  ngx_add_timer() keeps the time of a timer that is set if the times
+ * differ by less than 300 ms. */
+inline void restart_timer(ngx_event_t &timer, ngx_msec_t ms) {
+    stop_timer(timer);
+    ngx_add_timer(&timer, ms);
+}
+
 /* Extends deadlines checked late: a worker that was busy or stopped may have unread data. */
 class Grace {
 public:

@@ -93,14 +93,6 @@ struct Sha1 {
     u_char bytes[20];
 };
 
-/* The bytes of append_sha1(). */
-constexpr size_t kSha1Bytes = 40;
-
-/* Appends the SHA-1 of the text in hex, and returns its end. */
-inline u_char *append_sha1(u_char *p, std::string_view text) {
-    return ngx_hex_dump(p, Sha1(text).bytes, sizeof(Sha1::bytes));
-}
-
 /* The bytes of append_digest(). */
 constexpr size_t kDigestBytes = 22;
 

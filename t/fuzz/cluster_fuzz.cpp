@@ -85,8 +85,12 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     calls_of(*this).init();
 }
 
-ngx_int_t Node::open() { return is_open ? NGX_OK : NGX_DECLINED; }
-bool Node::is_usable() const { return is_open; }
+ngx_int_t Node::open() {
+    failures = is_open ? 0 : failures + 1;
+    retry_at = ngx_current_msec + 100;
+    return is_open ? NGX_OK : NGX_DECLINED;
+}
+
 void Node::fail(ngx_err_t, const char *) {}
 bool Node::greet_with(const Credentials &) { return true; }
 bool Node::greet_server() { return true; }
@@ -98,11 +102,11 @@ bool Pipeline::command(Call &call, Span<const Arg>) {
     return add_call(static_cast<Node &>(*this), &call);
 }
 
-void Pipeline::send() {}
 void Pipeline::blame(const Reply &) {}
 void Pipeline::disconnect() {}
 void Pipeline::drop_calls() {}
 void Connection::connect() {}
+void Connection::flush() {}
 
 } // namespace limit_sliding
 

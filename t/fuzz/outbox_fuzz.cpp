@@ -107,7 +107,7 @@ private:
         const int64_t told = input_.flag() ? report.units : 0;
         if (outbox_->acknowledge(hash(), report, report.acked + told)) {
             CHECK(told == 0 || !outbox_->acknowledge(hash(), report, report.acked));
-            rest.told = told;
+            rest.settled = told;
         }
 
         rest.look = input_.flag();
@@ -119,7 +119,7 @@ private:
         const int64_t before = outbox_->units(hash());
         const auto added = outbox_->done(hash(), now_ms_, report, rest, &due_ms);
         units_[key_] = outbox_->units(hash());
-        CHECK(units_[key_] == before - rest.told || units_[key_] == 0);
+        CHECK(units_[key_] == before - rest.settled || units_[key_] == 0);
         if (added == Outbox::Added::kSend) { check_due(due_ms); }
 
         CHECK(added != Outbox::Added::kDone || units_[key_] == 0);

@@ -280,9 +280,9 @@ char *ngx_resolver_strerror(ngx_int_t) { return nullptr; }
 
 namespace limit_sliding {
 
-ngx_int_t tls_handshake(ngx_connection_t *, const TlsSettings &, std::string_view,
-                        ngx_connection_handler_pt) {
-    return NGX_ERROR;
+bool tls_handshake(ngx_connection_t *, const TlsSettings &, std::string_view,
+                   ngx_connection_handler_pt) {
+    return false;
 }
 
 const char *tls_failure(const char *what) { return what; }

@@ -22,7 +22,7 @@ struct BanErrand : Errand {
     ngx_str_t news;    /* KEYS[1] of bans_script() */
     ngx_str_t ends;    /* KEYS[2] */
     ngx_uint_t ncalls; /* calls that may begin until the timer fires */
-    BanCall told;      /* arguments of the call under way */
+    BanCall report;    /* arguments of the call under way */
     bool is_wanted;    /* another call must follow */
     ErrorLog full;     /* for dropped reports, which failures of Redis must not omit */
 };
@@ -46,19 +46,19 @@ bool put(Node &node, ErrandCall &call) {
     static u_char text[kArgs * NGX_INT64_LEN];
     BanErrand &ban_errand = errand_of(call.errands.front());
     const RemoteZone &zone = *ban_errand.zone;
-    BanCall &told = ban_errand.told;
+    BanCall &report = ban_errand.report;
     size_t n = 0;
     u_char *last = text;
-    zone.exchange->fill(&told, *zone.bans, *zone.penalty, ngx_current_msec);
+    zone.exchange->fill(&report, *zone.bans, *zone.penalty, ngx_current_msec);
     args[n++] = call.whole ? "EVAL" : "EVALSHA";
     args[n++] = call.whole ? bans_script() : view(zone.redis->bans_sha1);
     args[n++] = "2";
     args[n++] = view(ban_errand.news);
     args[n++] = view(ban_errand.ends);
-    args[n++] = append_digits(&last, told.since);
-    args[n++] = append_digits(&last, told.after);
-    args[n++] = append_digits(&last, told.until_ms);
-    for (const ToldBan &ban : Span<const ToldBan>(told.bans, told.n)) {
+    args[n++] = append_digits(&last, report.since);
+    args[n++] = append_digits(&last, report.after);
+    args[n++] = append_digits(&last, report.until_ms);
+    for (const ToldBan &ban : Span<const ToldBan>(report.bans, report.n)) {
         const u_char *hash = last;
         last = ngx_sprintf(last, "%016xL", ban.hash);
         args[n++] = view(hash, last - hash);
@@ -72,9 +72,7 @@ bool put(Node &node, ErrandCall &call) {
 void set_timer(BanErrand &ban_errand, bool has_asked) {
     if (ngx_exiting) { return; }
 
-    if (ban_errand.timer.timer_set) { ngx_del_timer(&ban_errand.timer); }
-
-    ngx_add_timer(&ban_errand.timer,
+    restart_timer(ban_errand.timer,
                   ban_errand.zone->exchange->wait_ms(ngx_current_msec, has_asked));
 }
 
@@ -116,12 +114,9 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    auto result = BanReply::kInvalid;
-    if (reply.type == REDIS_REPLY_ARRAY) {
-        result = zone.exchange->read(ban_errand.told, reply.numbers, reply.n, zone.bans,
-                                     *zone.penalty, call.sent);
-    }
-
+    const size_t n = reply.type == REDIS_REPLY_ARRAY ? reply.n : 0;
+    const auto result = zone.exchange->read(ban_errand.report, reply.numbers, n, zone.bans,
+                                            *zone.penalty, call.sent);
     if (result == BanReply::kInvalid) {
         node.blame(reply);
         return;

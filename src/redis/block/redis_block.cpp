@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kFlagWords[] = {"off", "on"};
 
-/* A field of the settings, or of a struct in them, and so on. */
+/* Returns the field of the settings at this path of members. */
 template <auto... path>
 auto &at(Settings &settings) {
     return (settings.*....*path);
@@ -83,33 +83,29 @@ char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     return NGX_CONF_OK;
 }
 
-/* Tells whether a time has no unit, and so is one of seconds. */
+/* Returns true if a time has no unit, which makes it a number of seconds. */
 bool is_number(const ngx_str_t &text) { return ngx_atoi(text.data, text.len) != NGX_ERROR; }
 
-/* Requests wait for Redis.  A time without a unit is one of seconds, which is seldom meant here. */
-void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms) {
-    if (is_number(args[1])) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
-                           &args[0], &args[1], ms / 1000, &args[1]);
-        return;
-    }
-
-    ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                       "\"%V %V\" is %i milliseconds, which is long to wait for Redis", &args[0],
-                       &args[1], ms);
-}
-
+/* Sets a time for which requests wait for Redis.  Seconds are seldom meant. */
 template <auto... path>
 char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
-    ngx_int_t ms = ngx_parse_time(&args[1], 0);
+    const ngx_int_t ms = ngx_parse_time(&args[1], 0);
+    const bool is_seconds = is_number(args[1]);
     if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
-        const bool is_seconds = ms > 60000 && is_number(args[1]);
         return invalid_value(cf, args,
-                             is_seconds ? "a time between 1ms and 60s, not a number of seconds"
-                                        : "a time between 1ms and 60s");
+                             is_seconds && ms > 60000
+                                 ? "a time between 1ms and 60s, not a number of seconds"
+                                 : "a time between 1ms and 60s");
     }
 
-    if (ms > 1000) { warn_of_long_time(cf, args, ms); }
+    if (ms > 1000 && is_seconds) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
+                           &args[0], &args[1], ms / 1000, &args[1]);
+    } else if (ms > 1000) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V %V\" is %i milliseconds, which is long to wait for Redis",
+                           &args[0], &args[1], ms);
+    }
 
     at<path...>(settings) = ms;
     return NGX_CONF_OK;
@@ -274,21 +270,6 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
     return parameter->set(cf, args, block->settings);
 }
 
-/* Returns the first parameter that has no effect, because another one is missing, or nullptr.
- * "ssl off" is meant. */
-const Parameter *idle_parameter(const Block &block) {
-    const bool is_sentinel = block.settings.topology == Topology::kSentinel;
-    for (size_t i = 0; i < std::size(kParameters); i++) {
-        const auto &parameter = kParameters[i];
-        if (block.given[i]
-            && ((parameter.needs == kNeedsSentinel && !is_sentinel)
-                || (parameter.needs == kNeedsTls && !block.has("ssl")))) {
-            return &parameter;
-        }
-    }
-    return nullptr;
-}
-
 char *read_parameters(ngx_conf_t *cf, Settings &settings) {
     settings.tls.verify = 1;
     settings.connect_timeout = 100;
@@ -301,16 +282,22 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings) {
     cf->handler_conf = reinterpret_cast<decltype(cf->handler_conf)>(&block);
     char *error = ngx_conf_parse(cf, nullptr);
     *cf = saved;
+    if (error != NGX_CONF_OK) { return error; }
 
-    const auto *idle = error == NGX_CONF_OK ? idle_parameter(block) : nullptr;
-    return idle == nullptr
-               ? error
-               : conf_error(cf, "\"%*s\" in limit_sliding_redis \"%V\" needs \"%s\"",
-                            idle->name.size(), idle->name.data(), &settings.name, idle->needs);
+    /* a parameter has no effect if the one that it needs is missing; "ssl off" is meant */
+    const bool has_sentinels = settings.topology == Topology::kSentinel, has_tls = block.has("ssl");
+    for (const auto &[name, set, needs, same] : kParameters) {
+        const bool is_idle
+            = (needs == kNeedsSentinel && !has_sentinels) || (needs == kNeedsTls && !has_tls);
+        if (is_idle && block.has(name)) {
+            return conf_error(cf, "\"%*s\" in limit_sliding_redis \"%V\" needs \"%s\"", name.size(),
+                              name.data(), &settings.name, needs);
+        }
+    }
+    return NGX_CONF_OK;
 }
 
-/* Returns the first missing parameter that others need, or nullptr. */
-const char *missing_parameter(const Settings &settings) {
+char *check_block(ngx_conf_t *cf, Settings &settings) {
     const Credentials &sentinel = settings.sentinel.credentials;
     const Credentials &credentials = settings.credentials;
     const TlsSettings &tls = settings.tls;
@@ -330,14 +317,9 @@ const char *missing_parameter(const Settings &settings) {
     };
 
     for (const auto &[is_missing, name] : needed) {
-        if (is_missing) { return name; }
-    }
-    return nullptr;
-}
-
-char *check_block(ngx_conf_t *cf, Settings &settings) {
-    if (const char *missing = missing_parameter(settings)) {
-        return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"", &settings.name, missing);
+        if (is_missing) {
+            return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"", &settings.name, name);
+        }
     }
 
     if (settings.topology == Topology::kStandalone && settings.servers.size() > 1) {
@@ -365,23 +347,13 @@ char *check_block(ngx_conf_t *cf, Settings &settings) {
     return NGX_CONF_OK;
 }
 
-/* The address of this tells our shared memory from that of others. */
+/* The address of this tag marks shared memory of this module. */
 ngx_uint_t redis_tag;
 
-/* Returns true if it has name servers.  NGINX has an array of them, Angie a list. */
-bool has_servers(const ngx_resolver_t &resolver) {
-#if (angie_version >= 1012000)
-    return resolver.connections != nullptr;
-#else
-    return resolver.connections.nelts != 0;
-#endif
-}
-
-/* Without a resolver names are looked up now, as names of upstreams are.  So is "localhost" in any
- * case: name servers need not know it (RFC 6761), and Angie and Tengine have a resolver even where
- * none is configured.  A name that is not found is no reason not to start: its Redis is away, as
- * one that does not answer.  Without a resolver it cannot be looked up again later, since that
- * would block a worker, but it is by each reload. */
+/* Looks up names now if there is no resolver, as NGINX does for upstreams.  Looks up "localhost" in
+ * any case: name servers need not know it (RFC 6761), and Angie and Tengine have a resolver even
+ * where none is configured.  NGINX starts even if a name is not found.  Its Redis is away until a
+ * reload finds the name, because a later look-up without a resolver would block a worker. */
 bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
@@ -418,8 +390,9 @@ bool init_probe(ngx_conf_t *cf, Redis &redis) {
 
 /* Returns the digest of a script, in hex; nullptr as data: no memory. */
 ngx_str_t sha1_of(ngx_pool_t *pool, std::string_view text) {
-    u_char hex[kSha1Bytes];
-    (void)append_sha1(hex, text);
+    Sha1 sha1(text);
+    u_char hex[2 * sizeof(sha1.bytes)];
+    (void)ngx_hex_dump(hex, sha1.bytes, sizeof(sha1.bytes));
     return join(pool, view(hex, sizeof(hex)));
 }
 
@@ -430,7 +403,6 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
     if (redis.settles) { algorithms |= kScriptSettles; }
     if (redis.syncs) { algorithms |= kScriptSyncs; }
     if (redis.gives_back) { algorithms |= kScriptGivesBack; }
-
     if (redis.records) { algorithms |= kScriptRejected; }
 
     ngx_str_t &text = redis.script;
@@ -447,37 +419,29 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
            && redis.heartbeat_sha1.data != nullptr && redis.hold_sha1.data != nullptr;
 }
 
-/* Copies addresses, as the last cycle's memory goes with it, but not their
+/* Keeps addresses of the last cycle for names that were not found: a reload while the name server
+ * is away loses no Redis.  Copies them, because the memory of that cycle is freed, but not their
  * names, which nobody uses. */
-bool copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
-    auto *addrs = static_cast<ngx_addr_t *>(ngx_pcalloc(pool, from.naddrs * sizeof(ngx_addr_t)));
-    if (addrs == nullptr) { return false; }
-
-    for (ngx_uint_t i = 0; i < from.naddrs; i++) {
-        socklen_t len = from.addrs[i].socklen;
-        addrs[i].socklen = len;
-        addrs[i].sockaddr = static_cast<sockaddr *>(ngx_palloc(pool, len));
-        if (addrs[i].sockaddr == nullptr) { return false; }
-
-        ngx_memcpy(addrs[i].sockaddr, from.addrs[i].sockaddr, len);
-    }
-
-    to.addrs = addrs;
-    to.naddrs = from.naddrs;
-    return true;
-}
-
-/* Keeps addresses of the last cycle for names that were not found: a reload
- * while the name server is away loses no Redis. */
 bool keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
-    Settings &settings = redis.settings;
+    const Settings &settings = redis.settings;
     for (Server &server : settings.servers) {
         const Server *known = last.find_server(server.text);
         if (settings.resolver || server.url.naddrs || known == nullptr || !known->url.naddrs) {
             continue;
         }
 
-        if (!copy_addresses(redis.pool, server.url, known->url)) { return false; }
+        const Span<ngx_addr_t> from(known->url.addrs, known->url.naddrs);
+        server.url.addrs = alloc<ngx_addr_t>(redis.pool, from.size());
+        if (server.url.addrs == nullptr) { return false; }
+
+        for (const ngx_addr_t &address : from) {
+            void *copy = ngx_palloc(redis.pool, address.socklen);
+            if (copy == nullptr) { return false; }
+
+            ngx_memcpy(copy, address.sockaddr, address.socklen);
+            server.url.addrs[server.url.naddrs++]
+                = {static_cast<sockaddr *>(copy), address.socklen, {}};
+        }
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "server \"%V\" of limit_sliding_redis \"%V\" keeps its last addresses",
@@ -500,9 +464,9 @@ ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data) {
     return redis.shared ? NGX_OK : NGX_ERROR;
 }
 
-/* Adds a little memory that all workers share, also with the next cycle's. */
+/* Adds the memory that the workers of this cycle and the next ones share. */
 bool add_shared(ngx_conf_t *cf, Redis &redis) {
-    /* no zone of a user's is called so, but for one with a blank */
+    /* a user's zone has this name only if it is given with a blank */
     ngx_str_t name = join(cf->pool, "limit_sliding_redis ", view(redis.settings.name));
     if (name.data == nullptr) { return false; }
 
@@ -525,7 +489,13 @@ char *redis_block(ngx_conf_t *cf, Settings *settings) {
 }
 
 bool redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) {
-    if (resolver && has_servers(*resolver)) { redis->settings.resolver = resolver; }
+    /* NGINX has an array of name servers, Angie a list */
+#if (angie_version >= 1012000)
+    const bool has_servers = resolver && resolver->connections != nullptr;
+#else
+    const bool has_servers = resolver && resolver->connections.nelts != 0;
+#endif
+    if (has_servers) { redis->settings.resolver = resolver; }
 
     redis->pool = cf->pool;
     if (redis->algorithms == 0) { return true; /* no zone uses it */ }

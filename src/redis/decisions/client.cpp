@@ -19,22 +19,6 @@ constexpr ngx_msec_t kLookMs = kBreakerIntervalMs * 3 / 4;
  * closed. */
 constexpr ngx_msec_int_t kLookOpenMs = 100;
 
-bool make_client(Redis &redis) {
-    Client &client = redis.client;
-    ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
-    client.joined.init();
-    client.waiting.init();
-    init_settling(client);
-    init_sender(client);
-
-    /* the timer is not cancelable, because an exiting worker still answers its requests */
-    init_event<end_waits>(client.deadline, client);
-
-    Claim::complete = complete_verdict;
-    client.calls = &redis.shared->calls[ngx_process_slot % std::size(redis.shared->calls)];
-    return client.nodes.start(&redis, &redis.settings, &redis.shared->addresses, &kSenderEvents);
-}
-
 /* Asks for a key that belongs to no zone, to find out whether Redis takes writes: the breaker
  * learns of the result as of any other call.  In a cluster, each probe has another key, and so
  * perhaps another node. */
@@ -73,7 +57,7 @@ ngx_msec_t look_at_breaker(Redis &redis) {
         if (nodes.is_cluster()) { return std::min(kLookMs, nodes.cluster->retry()); }
 
         /* otherwise a worker without requests would not learn that Redis is dead, or back */
-        if (nodes.is_unreachable()) { send_probe(redis); }
+        if (nodes.node->is_closed() && nodes.node->attempt_failed) { send_probe(redis); }
         return kLookMs;
     }
 
@@ -85,13 +69,11 @@ ngx_msec_t look_at_breaker(Redis &redis) {
 }
 
 void look_again(Redis &redis) {
-    if (ngx_exiting) {
-        if (redis.client.notices.hurry != nullptr) { redis.client.notices.hurry(redis.client); }
-
-        return;
+    if (!ngx_exiting) {
+        ngx_add_timer(&redis.client.look, look_at_breaker(redis));
+    } else if (redis.client.notices.hurry != nullptr) {
+        redis.client.notices.hurry(redis.client);
     }
-
-    ngx_add_timer(&redis.client.look, look_at_breaker(redis));
 }
 
 } // namespace
@@ -103,18 +85,31 @@ void look_again(Redis &redis) {
 bool redis_enter(Redis *redis) {
     if (redis->shared == nullptr) { return true; }
 
-    if (!make_client(*redis)) { return false; }
+    Client &client = redis->client;
+    ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
+    client.joined.init();
+    client.waiting.init();
+    init_settling(client);
+    init_sender(client);
+
+    /* the timer is not cancelable, because an exiting worker still answers its requests */
+    init_event<end_waits>(client.deadline, client);
+
+    Claim::complete = complete_verdict;
+    client.calls = &redis->shared->calls[ngx_process_slot % std::size(redis->shared->calls)];
+    if (!client.nodes.start(redis, &redis->settings, &redis->shared->addresses, &kSenderEvents)) {
+        return false;
+    }
 
     /* the default is set after all of the configuration was read */
     void *core = ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
     redis->settings.clock_age_ms = static_cast<ngx_core_conf_t *>(core)->timer_resolution;
 
-    ngx_event_t &look = redis->client.look;
-    init_event<look_again>(look, *redis);
-    look.cancelable = 1; /* an exiting worker does not wait for the timer */
+    init_event<look_again>(client.look, *redis);
+    client.look.cancelable = 1; /* an exiting worker does not wait for the timer */
 
     /* workers look at different times */
-    ngx_add_timer(&look, 1 + ngx_random() % kLookMs);
+    ngx_add_timer(&client.look, 1 + ngx_random() % kLookMs);
     return true;
 }
 

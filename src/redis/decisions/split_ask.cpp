@@ -32,78 +32,51 @@ struct Split {
     size_t ntold; /* pieces that were told */
 };
 
-bool is_granted(const Claim &claim) {
-    const Source source = remote_of(claim).source;
-    return claim.outcome == Outcome::kAdmitted
-           && (source == Source::kRedis || source == Source::kLease);
-}
-
-/* Changes the verdict of a claim to what it is after the refund of its units, and stores this
- * verdict for the next requests of the key. */
-void describe_given_back(Claim &claim) {
-    RemoteClaim &remote = remote_of(claim);
-    Verdict &verdict = remote.verdict;
-    (void)claim.given_verdict();
-    if (claim.purpose == Purpose::kConsume) {
-        uint64_t most = claim.policy->capacity(verdict.limit);
-        verdict.remaining = std::min(verdict.remaining + claim.cost, most);
-        if (verdict.remaining >= most) { verdict.reset_ms = 0; }
-    }
-
-    Claim asked = claim;
-    asked.limit = remote.asked_limit;
-    add_refusal(*remote.zone, asked, verdict, ngx_current_msec);
-}
-
 /* Copies the answer to a piece into the claims of the request. */
-void tell_piece(const Split &split, const Piece &piece) {
-    for (Claim &told : piece.waiter.claims) {
-        Claim &claim = split.whole->claims[split.places[&told - split.claims.begin()]];
+void copy_answer(const Split &split, const Piece &piece) {
+    for (Claim &copy : piece.waiter.claims) {
+        Claim &claim = split.whole->claims[split.places[&copy - split.claims.begin()]];
         RemoteClaim &remote = remote_of(claim);
-        const RemoteClaim &from = remote_of(told);
+        const RemoteClaim &from = remote_of(copy);
 
-        remote.verdict = told.given_verdict();
+        remote.verdict = copy.given_verdict();
         remote.own = from.own;
         remote.source = from.source;
         remote.asked_limit = from.asked_limit;
         remote.taken = from.taken;
-        set_policy(claim, *told.policy);
+        set_policy(claim, *copy.policy);
 
-        claim.limit = told.limit;
-        claim.decide(told.standing == Standing::kGivenLate ? Standing::kGiven : told.standing,
-                     told.outcome, remote.verdict);
-        claim.state = told.state;
+        claim.limit = copy.limit;
+        claim.decide(copy.standing == Standing::kGivenLate ? Standing::kGiven : copy.standing,
+                     copy.outcome, remote.verdict);
+        claim.state = copy.state;
     }
 }
 
-/* Tells the waiter of the request.  Claims of a failed piece stay undecided. */
-void tell_whole(const Split &split, Told told) {
-    for (const Piece &piece : split.pieces) {
-        if (piece.waiter.told != Told::kFailed) { tell_piece(split, piece); }
-    }
-
-    Waiter &whole = *split.whole;
-    whole.part = nullptr;
-    whole.told = told;
-    post_event(whole.event);
-}
-
-/* Handles the end of a piece.  The last piece tells the request. */
+/* Handles the end of a piece.  The last piece tells the waiter of the request; claims of a failed
+ * piece stay undecided. */
 void piece_told(Split &split) {
     if (++split.ntold < split.pieces.size()) { return; }
 
-    Told told = Told::kAdmitted;
+    Told least = Told::kAdmitted;
     for (const Piece &piece : split.pieces) {
-        told = std::min(told, piece.waiter.told);
+        least = std::min(least, piece.waiter.told);
     }
 
-    if (told == Told::kRejected) {
-        for (const Piece &piece : split.pieces) {
-            if (piece.waiter.told == Told::kAdmitted) { give_back_granted(piece.waiter.claims); }
+    for (const Piece &piece : split.pieces) {
+        const Told told = piece.waiter.told;
+        if (told == Told::kAdmitted && least == Told::kRejected) {
+            give_back_granted(piece.waiter.claims);
         }
+
+        if (told != Told::kFailed && split.whole != nullptr) { copy_answer(split, piece); }
     }
 
-    if (split.whole) { tell_whole(split, told); }
+    if (split.whole != nullptr) {
+        split.whole->part = nullptr;
+        split.whole->told = least;
+        post_event(split.whole->event);
+    }
 
     ngx_free(&split);
 }
@@ -205,28 +178,6 @@ void add_claims(Split &split, Span<Claim> claims, size_t before) {
     }
 }
 
-/* Sends the asks of the pieces.  Returns false, and frees the split, if all pieces have failed. */
-bool ask_pieces(Split &split, Waiter *waiter) {
-    if (std::all_of(split.pieces.begin(), split.pieces.end(), [](const Piece &piece) {
-            return piece.ask == nullptr && piece.waiter.told == Told::kFailed;
-        })) {
-        ngx_free(&split);
-        return false;
-    }
-
-    split.whole = waiter;
-    if (waiter) { waiter->part = &split.whole; }
-
-    for (Piece &piece : split.pieces) {
-        if (piece.ask) {
-            join_ask(*piece.ask, &piece.waiter);
-        } else {
-            post_event(piece.waiter.event);
-        }
-    }
-    return true;
-}
-
 } // namespace
 
 bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter) {
@@ -236,31 +187,63 @@ bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter) {
         return false;
     }
 
+    size_t begin = 0;
     if (mixed != nullptr) {
         divide(*split, *mixed, claims, 0);
-        return ask_pieces(*split, waiter);
+        begin = claims.size();
     }
 
-    for (size_t i = 0; i < claims.size();) {
-        size_t first = i;
-        const Redis *redis = remote_of(claims[i]).zone->redis;
-        while (i < claims.size() && remote_of(claims[i]).zone->redis == redis) {
-            i++;
+    while (begin < claims.size()) {
+        const Redis *redis = remote_of(claims[begin]).zone->redis;
+        size_t end = begin + 1;
+        while (end < claims.size() && remote_of(claims[end]).zone->redis == redis) {
+            end++;
         }
 
-        add_claims(*split, {&claims[first], i - first}, first);
+        add_claims(*split, {&claims[begin], end - begin}, begin);
+        begin = end;
     }
-    return ask_pieces(*split, waiter);
+
+    if (std::all_of(split->pieces.begin(), split->pieces.end(), [](const Piece &piece) {
+            return piece.ask == nullptr && piece.waiter.told == Told::kFailed;
+        })) {
+        ngx_free(split);
+        return false;
+    }
+
+    split->whole = waiter;
+    if (waiter != nullptr) { waiter->part = &split->whole; }
+
+    for (Piece &piece : split->pieces) {
+        if (piece.ask != nullptr) {
+            join_ask(*piece.ask, &piece.waiter);
+        } else {
+            post_event(piece.waiter.event);
+        }
+    }
+    return true;
 }
 
 void give_back_granted(Span<Claim> claims) {
     for (Claim &claim : claims) {
-        if (!is_granted(claim)) { continue; }
+        RemoteClaim &remote = remote_of(claim);
+        const bool is_granted = remote.source == Source::kRedis || remote.source == Source::kLease;
+        if (claim.outcome != Outcome::kAdmitted || !is_granted) { continue; }
 
-        describe_given_back(claim);
+        Verdict &verdict = remote.verdict;
+        (void)claim.given_verdict();
         if (claim.purpose == Purpose::kConsume) {
+            const uint64_t most = claim.policy->capacity(verdict.limit);
+            verdict.remaining = std::min(verdict.remaining + claim.cost, most);
+            if (verdict.remaining >= most) { verdict.reset_ms = 0; }
+
             settle_redis(claim, -static_cast<int64_t>(claim.cost));
         }
+
+        /* the next requests of the key meet the same verdict */
+        Claim asked = claim;
+        asked.limit = remote.asked_limit;
+        add_refusal(*remote.zone, asked, verdict, ngx_current_msec);
     }
 }
 

@@ -47,8 +47,8 @@ struct ServerMemory {
 /* The last sums, for all workers, see server_memory.hpp.  Times are in ms of ngx_current_msec. */
 struct SharedMemoryReport {
     ServerMemory memory;
-    uint64_t told_ms; /* time of the sums; 0: there are none */
-    uint64_t due_ms;  /* time from which a worker must ask again */
+    uint64_t at_ms;  /* time of the sums; 0: there are none */
+    uint64_t due_ms; /* time from which a worker must ask again */
 };
 
 /* The workers of all cycles share this. */
@@ -58,8 +58,8 @@ struct RedisShared {
     Breaker breaker;
     KnownAddresses addresses;
     SharedMemoryReport memory;
-    ngx_atomic_t clock_told;          /* ms until which a step of Redis's clock is not told */
-    ngx_atomic_t grace_told;          /* ms until which no further grace is told */
+    ngx_atomic_t clock_told;          /* ms until which no further clock step is logged */
+    ngx_atomic_t grace_told;          /* ms until which no further grace is logged */
     uint64_t grace;                   /* 2 x the ms when the present grace was noticed, plus 1 if
                                          the log has told of it; 0: there is no grace */
     uint64_t holders[Ledger::kSeats]; /* id of the UnitHolder of each seat; 0: none */

@@ -4,8 +4,6 @@
 
 #include <hiredis/hiredis.h>
 
-#include <algorithm>
-
 #include "ngx/event.hpp"
 #include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
@@ -73,38 +71,29 @@ void fail(Errand &errand, Failure failure) {
     errand.kind->failed(errand, failure);
 }
 
-/* ---- replies ---- */
-
 /* Frees a call without errands, and sends the errands that have waited for its end. */
 void end_call(Node &node, ErrandCall &call) {
     node.nask_calls -= is_of_asks(*call.kind);
     ngx_free(&call);
-    if (node.is_wanted()) { node.post_flush(); }
-}
-
-/* Returns the server's time in ms if the error is about a call that came too late, else 0.  The
- * reply has come in time, so the server's clock was set, or the server is another one. */
-int64_t late_at_ms(std::string_view error) {
-    constexpr std::string_view kLate = "LATE ";
-    if (!starts_with(error, kLate)) { return 0; }
-
-    error.remove_prefix(kLate.size());
-    return std::max<int64_t>(ngx_atoof(bytes(error), error.size()), 0);
+    if (node.ndue != 0) { node.post_flush(); }
 }
 
 /* Sends a call again if the error shows that it was not run.  Returns true if so. */
 bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     Errand &errand = call.errands.front();
     const Redis &redis = *node.redis;
-    const std::string_view error = view(reply.text, reply.len);
-    const int64_t late_ms = call.was_late ? 0 : late_at_ms(error);
-    if (late_ms > 0) {
-        (void)node.note_clock(late_ms, call.sent_us, clock_us());
-        call.was_late = true;
+    std::string_view error = view(reply.text, reply.len);
+    bool is_again = starts_with(error, "NOSCRIPT") && !call.whole;
+    call.whole |= is_again;
+    if (!call.was_late && cut_prefix(&error, "LATE ")) {
+        /* the reply is in time, so the server's clock was set, or the server is another one */
+        const int64_t server_ms = ngx_atoof(bytes(error), error.size());
+        if (server_ms > 0) { (void)node.note_clock(server_ms, call.sent_us, clock_us()); }
+
+        call.was_late = is_again = server_ms > 0;
     }
 
-    if (late_ms > 0 || (starts_with(error, "NOSCRIPT") && !call.whole)) {
-        call.whole |= late_ms == 0;
+    if (is_again) {
         call.sent_us = 0;
         const bool is_put = call.kind->put(node, call);
         if (is_put) { node.post_flush(); }
@@ -132,15 +121,6 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     return true;
 }
 
-/* Breaks the connection to a server that has become a replica: the name may mean another server
- * by now. */
-void leave_replica(Node &node, const Reply &reply) {
-    const std::string_view error = view(reply.text, reply.len);
-    if (starts_with(error, "READONLY") || starts_with(error, "MASTERDOWN")) {
-        node.set_broken("it is a replica");
-    }
-}
-
 /* The handler of calls. */
 void call_ended(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<ErrandCall &>(to);
@@ -149,7 +129,11 @@ void call_ended(Node &node, Call &to, Reply *reply) {
         if (resend(node, call, *reply)) { return; }
 
         failure = Failure::kRefused;
-        leave_replica(node, *reply);
+        const std::string_view error = view(reply->text, reply->len);
+        /* the name may mean another server by now */
+        if (starts_with(error, "READONLY") || starts_with(error, "MASTERDOWN")) {
+            node.set_broken("it is a replica");
+        }
     }
 
     if (reply != nullptr) { call.kind->answered(node, call, *reply); }
@@ -163,23 +147,6 @@ void call_ended(Node &node, Call &to, Reply *reply) {
     }
 
     end_call(node, call);
-}
-
-/* ---- due errands ---- */
-
-/* Begins the waits of this turn of the event loop.  The turn may have been long, but a wait has
- * all of its time from now on. */
-void begin_waits(Client &client, ngx_msec_t timeout) {
-    if (client.joined.empty()) { return; }
-
-    while (!client.joined.empty()) {
-        Waiter &waiter = client.joined.pop_front();
-        waiter.until = ngx_current_msec + timeout;
-        client.waiting.push_back(waiter);
-    }
-
-    client.deadline.cancelable = 0;
-    if (!client.deadline.timer_set) { ngx_add_timer(&client.deadline, timeout); }
 }
 
 /* Sends the errands that wait for a map of slots, after it has come; or fails them if no node can
@@ -198,37 +165,22 @@ void send_unrouted(Client &client) {
     }
 }
 
-/* Moves due errands to the nodes that have their slots by now. */
-void reroute(Node &node) {
-    for (Errand &errand : node.due) {
-        Node *to = node.redis->client.nodes.route(errand);
-        if (to != &node && to != nullptr && !errand.asking) {
-            remove_due(errand);
-            make_due(errand, *to);
-        }
-    }
-}
-
-/* Makes an errand due at the node that has its slot by now, because `node` cannot be connected
- * to.  Returns false if there is no other node. */
-bool send_elsewhere(Errand &errand, Node &node) {
-    Nodes &nodes = node.redis->client.nodes;
-    if (!nodes.is_cluster() || errand.asking || errand.hops >= kHopsMax) { return false; }
-
-    Node *to = nodes.route(errand);
-    if (to == &node || to == nullptr || !to->is_usable()) { return false; }
-
-    if (errand.hops++ == 0) { errand.since = ngx_current_msec; }
-
-    make_due(errand, *to);
-    return true;
-}
-
-/* Fails the due errands that cannot be sent to another node. */
+/* Fails the due errands of a node that cannot be connected to, except for those whose slots are at
+ * another node by now. */
 void fail_due(Node &node) {
+    Nodes &nodes = node.redis->client.nodes;
     for (Errand &errand : node.due) {
         remove_due(errand);
-        if (!send_elsewhere(errand, node)) { fail(errand, Failure::kUnsent); }
+        const bool may_go = nodes.is_cluster() && !errand.asking && errand.hops < kHopsMax;
+        Node *to = may_go ? nodes.route(errand) : nullptr;
+        if (to == nullptr || to == &node || !to->is_usable()) {
+            fail(errand, Failure::kUnsent);
+            continue;
+        }
+
+        if (errand.hops++ == 0) { errand.since = ngx_current_msec; }
+
+        make_due(errand, *to);
     }
 }
 
@@ -270,17 +222,31 @@ bool is_call_due(const Node &node) {
 }
 
 void flush_due(Node &node) {
-    Redis &redis = *node.redis;
-    Nodes &nodes = redis.client.nodes;
-    /* this turn of the event loop may have taken long */
+    Client &client = node.redis->client;
+    Nodes &nodes = client.nodes;
+    /* this turn of the event loop may have taken long, but waits have all of their time from now */
     ngx_time_update();
-    begin_waits(redis.client, redis.settings.timeout);
-    if (nodes.is_cluster()) {
-        send_unrouted(redis.client);
-        reroute(node);
+    while (!client.joined.empty()) {
+        const ngx_msec_t timeout = node.settings->timeout;
+        Waiter &waiter = client.joined.pop_front();
+        waiter.until = ngx_current_msec + timeout;
+        client.waiting.push_back(waiter);
+        client.deadline.cancelable = 0;
+        if (!client.deadline.timer_set) { ngx_add_timer(&client.deadline, timeout); }
     }
 
-    if (!node.is_wanted() && node.unsent() == 0) { return; }
+    if (nodes.is_cluster()) {
+        send_unrouted(client);
+        for (Errand &errand : node.due) {
+            Node *to = nodes.route(errand);
+            if (to != &node && to != nullptr && !errand.asking) {
+                remove_due(errand);
+                make_due(errand, *to);
+            }
+        }
+    }
+
+    if (node.ndue == 0 && node.unsent() == 0) { return; }
 
     const ngx_int_t rc = node.open();
     if (rc == NGX_AGAIN) { return; }
@@ -298,10 +264,8 @@ void flush_due(Node &node) {
     }
 
     node.send();
-    nodes.sent();
+    if (nodes.watch != nullptr) { watch_master(*nodes.watch); }
 }
-
-/* ---- errands that wait for a map of slots ---- */
 
 /* Returns the ms after which an errand fails that waits for a map. */
 ngx_msec_t patience_ms(const Redis &redis) {
@@ -312,8 +276,7 @@ ngx_msec_t patience_ms(const Redis &redis) {
 void fail_unrouted(Client &client) {
     while (!client.unrouted.empty()) {
         Errand &errand = client.unrouted.front();
-        const ngx_msec_t until = errand.since + patience_ms(*errand.redis);
-        const ngx_msec_int_t left = ms_until(until);
+        const ngx_msec_int_t left = ms_until(errand.since + patience_ms(*errand.redis));
         if (left > 0) {
             ngx_add_timer(&client.unrouted_timer, static_cast<ngx_msec_t>(left));
             return;
@@ -321,19 +284,6 @@ void fail_unrouted(Client &client) {
 
         ErrandList::remove(errand);
         fail(errand, Failure::kUnsent);
-    }
-}
-
-/* Makes an errand wait for a map of slots, and requests the map. */
-void wait_for_map(Errand &errand) {
-    Client &client = errand.redis->client;
-    errand.state = ErrandState::kUnrouted;
-    errand.since = ngx_current_msec;
-    client.unrouted.push_back(errand);
-    client.nodes.cluster->set_stale(nullptr);
-    client.nodes.cluster->route(0).post_flush();
-    if (!client.unrouted_timer.timer_set) {
-        ngx_add_timer(&client.unrouted_timer, patience_ms(*errand.redis));
     }
 }
 
@@ -394,11 +344,19 @@ void send_patiently(Errand &errand) {
 }
 
 void send(Errand &errand) {
-    Node *to = errand.redis->client.nodes.route(errand);
-    if (to != nullptr) {
+    Client &client = errand.redis->client;
+    if (Node *to = client.nodes.route(errand)) {
         make_due(errand, *to);
-    } else {
-        wait_for_map(errand);
+        return;
+    }
+
+    errand.state = ErrandState::kUnrouted;
+    errand.since = ngx_current_msec;
+    client.unrouted.push_back(errand);
+    client.nodes.cluster->set_stale(nullptr);
+    client.nodes.cluster->route(0).post_flush();
+    if (!client.unrouted_timer.timer_set) {
+        ngx_add_timer(&client.unrouted_timer, patience_ms(*errand.redis));
     }
 }
 

@@ -15,9 +15,8 @@ namespace limit_sliding {
 
 /* A worker's question, which goes from master to master. */
 struct MemoryErrand : Errand, TextSink {
-    ServerMemory told; /* memory of the present master */
-    ServerMemory sum;
-    bool is_refused; /* the user of NGINX has no right to ask */
+    ServerMemory sum; /* of the masters that have replied */
+    bool is_refused;  /* the user of NGINX has no right to ask */
 };
 
 namespace {
@@ -37,32 +36,19 @@ uint64_t number_of(std::string_view info, std::string_view name) {
     return number != NGX_ERROR ? number : 0;
 }
 
-/* Shares the replies of all masters with the other workers. */
-void publish(const MemoryErrand &errand) {
-    SharedMemoryReport &report = errand.redis->shared->memory;
-
-    store(&report.memory.bytes, errand.sum.bytes);
-    store(&report.memory.max_bytes, errand.sum.max_bytes);
-    store(&report.memory.evicted, errand.sum.evicted);
-    shared(&report.told_ms).store(ngx_current_msec, std::memory_order_release);
-}
-
-/* Adds the memory of a master.  If a master has no maximum, the sum has none. */
-void add(ServerMemory &sum, const ServerMemory &one) {
-    const bool is_first = sum.bytes == 0;
-
-    sum.max_bytes = one.max_bytes != 0 && (is_first || sum.max_bytes != 0)
-                        ? sum.max_bytes + one.max_bytes
-                        : 0;
-    sum.bytes += one.bytes;
-    sum.evicted += one.evicted;
+/* TextSink::add_text: adds the memory of a master.  If a master has no maximum, the sum has none. */
+void add_memory(TextSink &sink, std::string_view info) {
+    ServerMemory &sum = static_cast<MemoryErrand &>(sink).sum;
+    const uint64_t max_bytes = number_of(info, "\nmaxmemory:");
+    const bool has_max = max_bytes != 0 && (sum.bytes == 0 || sum.max_bytes != 0);
+    sum.max_bytes = has_max ? sum.max_bytes + max_bytes : 0;
+    sum.bytes += number_of(info, "\nused_memory:");
+    sum.evicted += number_of(info, "\nevicted_keys:");
 }
 
 bool put(Node &node, ErrandCall &call) {
     constexpr Arg kArgs[] = {"INFO"};
-    auto &errand = static_cast<MemoryErrand &>(call.errands.front());
-    errand.told = {};
-    call.texts = &errand;
+    call.texts = &static_cast<MemoryErrand &>(call.errands.front());
     return put_call(node, call, kArgs);
 }
 
@@ -83,14 +69,18 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     }
 
     node.succeeded();
-    add(errand.sum, errand.told);
     Cluster *cluster = errand.redis->client.nodes.cluster;
     errand.master = node.endpoint->id() + 1;
     if (cluster != nullptr && cluster->master_from(errand.master) != nullptr) {
         send(errand);
-    } else {
-        publish(errand);
+        return;
     }
+
+    SharedMemoryReport &report = errand.redis->shared->memory;
+    store(&report.memory.bytes, errand.sum.bytes);
+    store(&report.memory.max_bytes, errand.sum.max_bytes);
+    store(&report.memory.evicted, errand.sum.evicted);
+    shared(&report.at_ms).store(ngx_current_msec, std::memory_order_release);
 }
 
 constexpr ErrandKind kMemory = {nullptr, put, answered, [](Errand &, Failure) {}};
@@ -105,24 +95,9 @@ MemoryErrand *errand_of(Redis &redis) {
         errand->redis = &redis;
         errand->kind = &kMemory;
         errand->slot = kMasterSlot;
-        errand->add_text = [](TextSink &sink, std::string_view info) {
-            static_cast<MemoryErrand &>(sink).told
-                = {number_of(info, "\nused_memory:"), number_of(info, "\nmaxmemory:"),
-                   number_of(info, "\nevicted_keys:")};
-        };
+        errand->add_text = add_memory;
     }
-
     return errand;
-}
-
-/* Returns true if this worker must ask. */
-bool take_turn(SharedMemoryReport &report) {
-    uint64_t due_ms = load(&report.due_ms);
-
-    return ngx_current_msec >= due_ms
-           && shared(&report.due_ms)
-                  .compare_exchange_strong(due_ms, ngx_current_msec + kMemoryAskMs,
-                                           std::memory_order_relaxed);
 }
 
 } // namespace
@@ -130,15 +105,19 @@ bool take_turn(SharedMemoryReport &report) {
 std::optional<ServerMemory> look_at_memory(Redis &redis) {
     SharedMemoryReport &report = redis.shared->memory;
     MemoryErrand *errand = errand_of(redis);
+    uint64_t due_ms = load(&report.due_ms);
     if (errand != nullptr && errand->state == ErrandState::kIdle && !errand->is_refused
-        && !is_away(redis) && take_turn(report)) {
+        && !is_away(redis) && ngx_current_msec >= due_ms
+        && shared(&report.due_ms)
+               .compare_exchange_strong(due_ms, ngx_current_msec + kMemoryAskMs,
+                                        std::memory_order_relaxed)) {
         errand->sum = {};
         errand->master = 0;
         send(*errand);
     }
 
-    const uint64_t told_ms = shared(&report.told_ms).load(std::memory_order_acquire);
-    if (told_ms == 0 || ngx_current_msec > told_ms + kMemoryKnownMs) { return std::nullopt; }
+    const uint64_t at_ms = shared(&report.at_ms).load(std::memory_order_acquire);
+    if (at_ms == 0 || ngx_current_msec > at_ms + kMemoryKnownMs) { return std::nullopt; }
 
     return ServerMemory{load(&report.memory.bytes), load(&report.memory.max_bytes),
                         load(&report.memory.evicted)};

@@ -37,8 +37,6 @@ bool is_time(int64_t number) { return number >= 0 && number < kTimeMax; }
 
 bool is_half(int64_t number) { return number >= 0 && number <= UINT32_MAX; }
 
-bool is_left(int64_t number) { return number > 0 && number / 32 <= kLeftMax; }
-
 /* Returns true if these are the numbers of a reply to the call. */
 bool is_reply(const BanCall &call, const int64_t *numbers, size_t n) {
     if (n < kHead || (n - kHead) % kScriptBanNumbers != 0) { return false; }
@@ -55,11 +53,11 @@ bool is_reply(const BanCall &call, const int64_t *numbers, size_t n) {
     }
 
     for (size_t i = kHead; i < n; i += kScriptBanNumbers) {
-        if (!is_half(numbers[i]) || !is_half(numbers[i + 1]) || !is_left(numbers[i + 2])) {
+        const int64_t left = numbers[i + 2];
+        if (!is_half(numbers[i]) || !is_half(numbers[i + 1]) || left <= 0 || left / 32 > kLeftMax) {
             return false;
         }
     }
-
     return true;
 }
 
@@ -144,12 +142,6 @@ bool BanExchange::put_lift(uint64_t hash, uint64_t at_ms, bool waits) {
     return false;
 }
 
-void BanExchange::remember(uint64_t hash) {
-    const uint64_t place = shared(&told_.next).fetch_add(1) % told_.size;
-
-    shared(&words(told_)[place]).store(hash);
-}
-
 /* Makes all known bans and lifts wait again, but not lifts of keys that are banned now. */
 void BanExchange::repeat(const Bans &bans, uint64_t now_ms) {
     for (Lift &lift : lifts_) {
@@ -168,7 +160,7 @@ void BanExchange::repeat(const Bans &bans, uint64_t now_ms) {
     }
 }
 
-/* Removes the bans that a call has reported from the waiting ones. */
+/* Moves the bans that a call has reported from the waiting ones to the told ones. */
 void BanExchange::remove(const BanCall &call) {
     for (const ToldBan *ban = call.bans; ban < call.bans + call.n; ban++) {
         uint64_t hash = ban->hash;
@@ -177,7 +169,8 @@ void BanExchange::remove(const BanCall &call) {
             uint64_t word = ban->word;
             (void)shared(&lifts_[ban->place].word).compare_exchange_strong(word, word & ~kWaits);
         } else if (shared(&words(waiting_)[ban->place]).compare_exchange_strong(hash, 0)) {
-            remember(hash);
+            const uint64_t place = shared(&told_.next).fetch_add(1) % told_.size;
+            shared(&words(told_)[place]).store(hash);
         }
     }
 }
@@ -188,10 +181,10 @@ void BanExchange::take(const int64_t *numbers, Bans *bans, const PenaltyRule &ru
     const uint64_t hash
         = static_cast<uint64_t>(numbers[0]) << 32 | static_cast<uint64_t>(numbers[1]);
     const auto left = static_cast<uint64_t>(numbers[2]);
-    const Ban told = {std::min(left / 32, rule.max_ms), static_cast<unsigned>(left % 32)};
+    const Ban other = {std::min(left / 32, rule.max_ms), static_cast<unsigned>(left % 32)};
 
-    if (told.doublings == kScriptLifted) {
-        const uint64_t at_ms = begun_ms(told.left_ms, rule.max_ms, sent_ms);
+    if (other.doublings == kScriptLifted) {
+        const uint64_t at_ms = begun_ms(other.left_ms, rule.max_ms, sent_ms);
         const Ban own = bans->find(hash, sent_ms);
 
         if (own.left_ms != 0 && begun_ms(own, rule, sent_ms) > at_ms + kLateMs) {
@@ -200,14 +193,14 @@ void BanExchange::take(const int64_t *numbers, Bans *bans, const PenaltyRule &ru
             bans->lift(hash, sent_ms);
             (void)put_lift(hash, at_ms, false);
         }
-    } else if (told.left_ms != 0) {
+    } else if (other.left_ms != 0) {
         Lift *lift = find_lift(hash);
         uint64_t word = lift != nullptr ? load(&lift->word) : 0;
 
-        if (begun_ms(told, rule, sent_ms) + kLateMs < word / 2) {
+        if (begun_ms(other, rule, sent_ms) + kLateMs < word / 2) {
             (void)shared(&lift->word).compare_exchange_strong(word, word | kWaits);
         } else {
-            bans->set(hash, told, rule, sent_ms);
+            bans->set(hash, other, rule, sent_ms);
         }
     }
 }

@@ -119,7 +119,6 @@ private:
     Lift *find_lift(uint64_t hash);
     bool put_lift(uint64_t hash, uint64_t at_ms, bool waits);
     void remove(const BanCall &call);
-    void remember(uint64_t hash);
     void repeat(const Bans &bans, uint64_t now_ms);
     void take(const int64_t *numbers, Bans *bans, const PenaltyRule &rule, uint64_t sent_ms);
 

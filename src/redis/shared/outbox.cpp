@@ -76,18 +76,25 @@ uint64_t with_due(uint64_t fact, uint64_t due_ms) {
     return (fact & ~(kDue << kDueShift)) | (due_ms & kDue) << kDueShift;
 }
 
-/* Returns true if `left` exceeds an interval, even if the clocks of workers differ. */
-bool is_far_off(int64_t left, uint64_t interval_ms) {
-    return left > static_cast<int64_t>(interval_ms + kClockMs);
-}
-
-/* Returns an idle fact as one that waits to be sent, and sets *due_ms.  A new key is due now. */
-uint64_t begun(uint64_t fact, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms) {
+/* Returns true if the caller must send the fact: it is idle, its sender is late, or it is due too
+ * far off.  Sets the time at which it is due: `far_ms` from now, if it was too far off. */
+bool begin_wait(uint64_t &fact, uint64_t now_ms, uint64_t interval_ms, uint64_t far_ms,
+                uint64_t *due_ms) {
     const int64_t left = left_ms(fact, now_ms);
-    const bool is_soon = fact != 0 && left > 0 && !is_far_off(left, interval_ms);
+    const bool is_far = left > static_cast<int64_t>(interval_ms + kClockMs);
+    const bool is_late = left < -static_cast<int64_t>(is_busy(fact) ? 0 : kOverdueMs);
+    if (is_idle(fact)) {
+        /* a new key is due now */
+        const bool is_soon = fact != 0 && left > 0 && !is_far;
+        *due_ms = now_ms + (is_soon ? static_cast<uint64_t>(left) : 0);
+    } else if (is_late || (is_far && !is_busy(fact))) {
+        *due_ms = now_ms + (is_late ? 0 : far_ms);
+    } else {
+        return false;
+    }
 
-    *due_ms = now_ms + (is_soon ? static_cast<uint64_t>(left) : 0);
-    return with_due(fact, *due_ms);
+    fact = with_due(fact & ~kBusy, *due_ms);
+    return true;
 }
 
 /* Kinds of Worth: keys without units, in the order in which they were due; then keys whose units
@@ -102,11 +109,6 @@ Worth worth_of(uint64_t fact, uint64_t now_ms) {
     const int64_t units = units_of(fact);
     return units > 0 ? Worth{kGone, static_cast<uint64_t>(units)}
                      : Worth{kNoUnits, static_cast<uint64_t>(left) + kDue};
-}
-
-bool may_look(const uint64_t *words, uint64_t now_ms) {
-    const uint64_t memo = words != nullptr ? load(&words[kMemo]) : 0;
-    return memo == 0 || static_cast<int32_t>(memo - now_ms) <= 0;
 }
 
 } // namespace
@@ -127,18 +129,6 @@ uint64_t *Outbox::known(uint64_t hash) const {
     return life != 0 && life >> kLifeBits == generation ? words : nullptr;
 }
 
-/* Sets the further words of a key that this worker reports for the first time. */
-void Outbox::begin_words(uint64_t hash, uint64_t life) {
-    uint64_t generation = 0;
-    uint64_t *words = further(hash, &generation);
-    if (words == nullptr) { return; }
-
-    for (unsigned i = kAcked; i < kFurther; i++) {
-        store(&words[i], 0);
-    }
-    shared(&words[kLife]).store(generation << kLifeBits | life);
-}
-
 /* Changes the fact of a key as of now by change(fact), as FactTable::update() does.  Sets *evicted
  * to the units of an evicted key, if `evicted` is not nullptr. */
 template <class Change>
@@ -156,23 +146,8 @@ Outbox::Added Outbox::add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_
         const int64_t sum = units_of(fact) + units;
         if (sum > kUnitsMax || sum < -kUnitsMax) { return false; }
 
-        const int64_t left = left_ms(fact, now_ms);
-        const bool is_late = left < -static_cast<int64_t>(is_busy(fact) ? 0 : kOverdueMs);
-        const bool is_far = is_far_off(left, interval_ms) && !is_busy(fact);
-
-        added = Added::kSend;
-        if (is_idle(fact)) {
-            fact = begun(fact, now_ms, interval_ms, due_ms);
-        } else if (is_late) {
-            *due_ms = now_ms;
-            fact = with_due(fact & ~kBusy, now_ms);
-        } else if (is_far) {
-            *due_ms = now_ms + interval_ms;
-            fact = with_due(fact, *due_ms);
-        } else {
-            added = Added::kDone;
-        }
-
+        const bool begins = begin_wait(fact, now_ms, interval_ms, interval_ms, due_ms);
+        added = begins ? Added::kSend : Added::kDone;
         fact = with_units(fact, sum);
         return true;
     });
@@ -181,25 +156,14 @@ Outbox::Added Outbox::add(uint64_t hash, int64_t units, uint64_t now_ms, uint64_
 
 Outbox::Added Outbox::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms,
                            uint64_t *evicted) {
-    if (!may_look(known(hash), now_ms)) { return Added::kDone; }
+    const uint64_t *words = known(hash);
+    const uint64_t memo = words != nullptr ? load(&words[kMemo]) : 0;
+    if (memo != 0 && static_cast<int32_t>(memo - now_ms) > 0) { return Added::kDone; }
 
     const bool is_added = update(hash, now_ms, evicted, [&](uint64_t &fact) {
-        const int64_t left = left_ms(fact, now_ms);
+        if (!begin_wait(fact, now_ms, interval_ms, 0, due_ms)) { return false; }
 
-        if (is_busy(fact)) {
-            if (left >= 0) { return false; }
-
-            *due_ms = now_ms;
-            fact = with_due(fact & ~kBusy, now_ms) | kLook;
-        } else if (is_idle(fact)) {
-            fact = begun(fact, now_ms, interval_ms, due_ms) | kLook;
-        } else if (is_far_off(left, interval_ms) || left < -static_cast<int64_t>(kOverdueMs)) {
-            *due_ms = now_ms;
-            fact = with_due(fact, now_ms);
-        } else {
-            return false;
-        }
-
+        fact |= kLook;
         return true;
     });
     return is_added ? Added::kSend : Added::kDone;
@@ -232,10 +196,16 @@ Outbox::Took Outbox::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool
     if (const uint64_t *words = known(hash)) {
         report->life = load(&words[kLife]) & kLifeMax;
         report->acked = static_cast<int64_t>(load(&words[kAcked]));
-    } else {
-        begin_words(hash, life);
+        return Took::kTaken;
     }
 
+    uint64_t generation = 0;
+    if (uint64_t *words = further(hash, &generation)) {
+        for (unsigned i = kAcked; i < kFurther; i++) {
+            store(&words[i], 0);
+        }
+        shared(&words[kLife]).store(generation << kLifeBits | life);
+    }
     return Took::kTaken;
 }
 
@@ -260,7 +230,7 @@ Outbox::Added Outbox::done(uint64_t hash, uint64_t now_ms, const Report &report,
 
         const bool is_new = units_of(fact) != report.units || (fact & kLook) != 0;
 
-        fact = with_units(fact, units_of(fact) - rest.told);
+        fact = with_units(fact, units_of(fact) - rest.settled);
         fact = (fact & ~kBusy) | (rest.look ? kLook : 0);
         *due_ms = is_new || rest.look ? rest.due_ms : std::max(rest.due_ms, now_ms + rest.wait_ms);
         *due_ms = std::min(*due_ms, now_ms + kWaitMaxMs);

@@ -82,7 +82,7 @@ public:
 
     /* The state of a key after a report. */
     struct Rest {
-        int64_t told;     /* units that need no report any more */
+        int64_t settled;  /* units that need no report any more */
         bool look;        /* ask Redis again, even if no units are admitted */
         uint64_t due_ms;  /* time at which units that were added meanwhile are due */
         uint64_t wait_ms; /* ms until units are due at least, if no others were added */
@@ -117,7 +117,6 @@ public:
 
 private:
     uint64_t *known(uint64_t hash) const;
-    void begin_words(uint64_t hash, uint64_t life);
 
     template <class Change>
     bool update(uint64_t hash, uint64_t now_ms, uint64_t *evicted, const Change &change);

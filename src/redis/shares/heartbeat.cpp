@@ -25,8 +25,6 @@ constexpr ngx_msec_t kLookMs = 100;
 
 UnitHolder &holder_of(Errand &errand) { return static_cast<UnitHolder &>(errand); }
 
-/* ---- shares ---- */
-
 /* Returns true if Redis may grant units that requests of this holder use. */
 bool has_unreported(UnitHolder &holder) {
     if (holder.is_registered && !is_in_grace(holder)) { return false; }
@@ -37,52 +35,6 @@ bool has_unreported(UnitHolder &holder) {
     return false;
 }
 
-/* Redis has confirmed an epoch, so messages may be sent.  With `is_first`, the holder has a new id,
- * under which Redis has no units. */
-void registered(UnitHolder &holder, bool is_first) {
-    for (Share &share : shares_of(holder)) {
-        if (is_first) { set_unknown(share); }
-
-        share.has_failed = false;
-        if (is_in_grace(holder)) { fail_unasked(share); }
-
-        ask_done(share);
-    }
-}
-
-/* Redis has not counted the units of the holder for a while. */
-void lost(UnitHolder &holder) {
-    for (Share &share : shares_of(holder)) {
-        add(&holder.redis->client.calls->uncounted, share.used);
-        set_unknown(share);
-    }
-}
-
-/* Redis has not confirmed the heartbeat, so requests must not wait for it. */
-void unregistered(UnitHolder &holder) {
-    for (Share &share : shares_of(holder)) {
-        fail_unasked(share);
-        ask_done(share);
-    }
-}
-
-/* Sends the messages again that have failed, or are old. */
-void repeat_messages(UnitHolder &holder) {
-    if (!is_ready(holder) || is_away(*holder.redis)) { return; }
-
-    /* shares are in order of their last message, so the old ones come first */
-    for (Share &share : shares_of(holder)) {
-        if (!is_old(share) && !holder.has_failed) { break; }
-
-        share.has_failed = false;
-        ask_done(share);
-    }
-
-    holder.has_failed = false;
-}
-
-/* ---- heartbeats ---- */
-
 /* Gives the holder a new id.  Returns false if there are no random numbers. */
 bool set_id(UnitHolder &holder) {
     if (getentropy(&holder.id, sizeof(holder.id)) != 0) { return false; }
@@ -90,14 +42,6 @@ bool set_id(UnitHolder &holder) {
     const Redis &redis = *holder.redis;
     shared(&redis.shared->holders[redis.client.seat]).store(holder.id);
     return true;
-}
-
-/* Continues under another id: Redis may still have units of the old id that were given back. */
-void begin_anew(UnitHolder &holder) {
-    (void)set_id(holder);
-    holder.is_registered = false;
-    holder.epoch = 0;
-    beat(holder);
 }
 
 bool put(Node &node, ErrandCall &call) {
@@ -124,21 +68,18 @@ bool put(Node &node, ErrandCall &call) {
     return put_call(node, call, args);
 }
 
-/* Handles the reply to a heartbeat that was sent at `sent_us`. */
-void told(UnitHolder &holder, const Node &node, bool is_counted, uint64_t sent_us) {
-    const bool is_first = holder.epoch == 0;
-    if (!is_counted) {
-        lost(holder);
-        begin_anew(holder);
-        return;
+/* Marks all shares unknown: Redis may have dropped this holder's units.  Continues under another id,
+ * because Redis may still have units of the old id that were given back. */
+void begin_anew(UnitHolder &holder) {
+    for (Share &share : shares_of(holder)) {
+        add(&holder.redis->client.calls->uncounted, share.used);
+        set_unknown(share);
     }
 
-    const bool was_ready = is_ready(holder);
-    holder.epoch = holder.next_epoch;
-    holder.valid_until_us = sent_us + kValidMs * 1000;
-    holder.connection = node.nconnected;
-    holder.is_registered = true;
-    if (!was_ready) { registered(holder, is_first); }
+    (void)set_id(holder);
+    holder.is_registered = false;
+    holder.epoch = 0;
+    beat(holder);
 }
 
 /* Returns why Redis may not know all units, for a holder that gets this TIME. */
@@ -197,14 +138,38 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     note_grace(*holder.redis, call.sent, left_ms, why_grace(holder, since));
     holder.since = since;
     holder.grace_until = ngx_current_msec + left_ms;
-    told(holder, node, numbers[0] == 1, call.sent_us);
+    if (numbers[0] == 0) {
+        begin_anew(holder);
+        return;
+    }
+
+    const bool was_ready = is_ready(holder), is_first = holder.epoch == 0;
+    holder.epoch = holder.next_epoch;
+    holder.valid_until_us = call.sent_us + kValidMs * 1000;
+    holder.connection = node.nconnected;
+    holder.is_registered = true;
+    if (was_ready) { return; }
+
+    /* messages may be sent now; under a new id, Redis has no units */
+    for (Share &share : shares_of(holder)) {
+        if (is_first) { set_unknown(share); }
+
+        share.has_failed = false;
+        if (is_in_grace(holder)) { fail_unasked(share); }
+
+        ask_done(share);
+    }
 }
 
 void failed(Errand &errand, Failure failure) {
     UnitHolder &holder = holder_of(errand);
     if (failure != Failure::kUnsent) { holder.is_registered = false; }
 
-    unregistered(holder);
+    /* requests must not wait for a heartbeat that Redis has not confirmed */
+    for (Share &share : shares_of(holder)) {
+        fail_unasked(share);
+        ask_done(share);
+    }
 }
 
 constexpr ErrandKind kHeartbeat = {nullptr, put, answered, failed};
@@ -218,10 +183,24 @@ void tick(UnitHolder &holder) {
 
     ngx_add_timer(&holder.timer, kBeatMs);
     beat(holder);
-    repeat_messages(holder);
+    if (!is_ready(holder) || is_away(*holder.redis)) { return; }
+
+    /* messages that have failed, or are old, are sent again; the oldest ones come first */
+    for (Share &share : shares_of(holder)) {
+        if (!is_old(share) && !holder.has_failed) { break; }
+
+        share.has_failed = false;
+        ask_done(share);
+    }
+
+    holder.has_failed = false;
 }
 
-UnitHolder *create_holder(Redis &redis) {
+} // namespace
+
+UnitHolder *get_holder(Redis &redis) {
+    if (redis.client.holder != nullptr) { return redis.client.holder; }
+
     auto *holder = create<UnitHolder>(ngx_cycle->pool);
     if (holder == nullptr) { return nullptr; }
 
@@ -234,15 +213,7 @@ UnitHolder *create_holder(Redis &redis) {
     if (!set_id(*holder)) { return nullptr; }
 
     ngx_add_timer(&holder->timer, 0);
-    return holder;
-}
-
-} // namespace
-
-UnitHolder *get_holder(Redis &redis) {
-    UnitHolder *&holder = redis.client.holder;
-    if (holder == nullptr) { holder = create_holder(redis); }
-
+    redis.client.holder = holder;
     return holder;
 }
 

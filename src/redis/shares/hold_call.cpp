@@ -176,7 +176,7 @@ void told(Share &share, const HoldAnswer &answer) {
     const uint64_t limit = share.limit_for(part.claim);
     const bool is_within = static_cast<uint64_t>(answer.total) <= limit;
     share.granted_limit = is_within ? limit : std::max(share.granted_limit, limit);
-    share.told = share.sent;
+    share.own_at = share.sent;
     tell(share, share.asked, true);
     tell(share, share.waiters, is_full);
     if (is_full) { share.excess = share.spare(); }

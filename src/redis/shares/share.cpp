@@ -59,25 +59,16 @@ void admit(Share &share, Claim &claim, Source source) {
     decide(share, claim, true);
 }
 
-bool must_send(const Share &share) {
-    if (share.units != 0) { return true; }
-
-    return !share.has_failed
-           && (share.excess != 0 || !share.is_known || share.used > share.granted || is_old(share));
-}
-
 /* Sets the time at which kept units are given back, or a share without units is freed. */
 void set_timer(Share &share) {
     const bool is_soon = share.crowding() != 0 || share.used + share.granted == 0;
     if (share.timer.timer_set && (!is_soon || share.is_soon)) { return; }
 
-    if (share.timer.timer_set) { ngx_del_timer(&share.timer); }
-
     share.is_soon = is_soon;
     share.least = share.spare();
-    ngx_add_timer(&share.timer, !is_soon                ? kKeptMs
-                                : share.crowding() != 0 ? kCrowdedMs
-                                                        : kRefusedMs);
+    restart_timer(share.timer, !is_soon                ? kKeptMs
+                               : share.crowding() != 0 ? kCrowdedMs
+                                                       : kRefusedMs);
 }
 
 void timer_ended(Share &share) {
@@ -109,7 +100,7 @@ void reject(const Share &share, Claim &claim, Source source) {
 }
 
 bool spend(Share &share, Claim &claim) {
-    const bool is_fresh = ngx_current_msec - share.told < kTrustMs;
+    const bool is_fresh = ngx_current_msec - share.own_at < kTrustMs;
     if (claim.cost == 0 || !is_fresh || !fits(share, claim) || !is_valid(*share.holder)) {
         return false;
     }
@@ -161,7 +152,8 @@ bool rest(Ask &ask) {
 
     if (share.state != ErrandState::kIdle) { return true; }
 
-    if (must_send(share)) {
+    const bool is_repair = !share.is_known || share.used > share.granted || is_old(share);
+    if (share.units != 0 || (!share.has_failed && (share.excess != 0 || is_repair))) {
         if (!is_ready(holder)) {
             register_holder(holder);
         } else if (share.units != 0) {
@@ -178,8 +170,7 @@ bool rest(Ask &ask) {
         return true;
     }
 
-    if (share.timer.timer_set) { ngx_del_timer(&share.timer); }
-
+    stop_timer(share.timer);
     ShareList::remove(share);
     keep_connection(holder);
     return false;

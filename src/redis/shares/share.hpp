@@ -38,7 +38,7 @@ struct Share : Ask {
     Override own;             /* override at the last reply */
     uint64_t granted_limit;   /* lowest limit in force under which granted units may be used */
     ngx_msec_t sent;          /* ms of the last message */
-    ngx_msec_t told;          /* ms of the last message that has told the override */
+    ngx_msec_t own_at;        /* ms of the last message whose reply has confirmed `own` */
     ngx_msec_t refused_until; /* ms until which requests beyond the limit need not ask */
     ngx_event_t timer;        /* ends the time for which units are kept */
     bool is_known;            /* no message was lost, or refused, since the last reply */

@@ -18,8 +18,8 @@ namespace limit_sliding {
 namespace {
 
 /* The ask, of one part, by which this worker must soon report a key to Redis.  The units are in the
- * outbox, in shared memory, unless they found no room there: then they are told as of no node, and
- * once.  The ask is idle until they are due. */
+ * outbox, in shared memory.  Units for which it has no room are in `report`: they are reported
+ * once, and belong to no node.  The ask is idle until the units are due. */
 struct Notice : Ask {
     ngx_event_t timer;   /* until the units are due, then until the call must be over */
     ngx_queue_t in_list; /* in the list of the client */
@@ -61,10 +61,6 @@ NoticeList &notices_of(Client &client) {
     return reinterpret_cast<NoticeList &>(client.notices.list);
 }
 
-uint64_t call_ms(const Redis &redis) {
-    return redis.settings.connect_timeout + redis.settings.timeout + kGraceMs;
-}
-
 const RemoteZone &zone_of(const Notice &notice) { return *notice.parts[0].zone; }
 
 uint64_t outbox_hash(const Claim &claim) {
@@ -81,44 +77,23 @@ uint64_t random_life() {
 }
 
 void free_notice(Notice &notice) {
-    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
-
+    stop_timer(notice.timer);
     NoticeList::remove(notice);
     notice.redis->client.notices.bytes -= notice.bytes;
     ngx_free(&notice);
 }
 
-void set_timer(Notice &notice, uint64_t ms) {
-    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
-    ngx_add_timer(&notice.timer, ms);
-}
-
-bool is_idle(const Notice &notice) { return notice.state == ErrandState::kIdle; }
-
 void send_notice(Notice &notice);
+
+/* Sends the notice at once, unless it is under way. */
+void send_idle(Notice &notice) {
+    if (notice.state == ErrandState::kIdle) { send_notice(notice); }
+}
 
 void name(Notice &notice) {
     if (!notice.is_named) { name_keys(notice); }
 
     notice.is_named = true;
-}
-
-void timer_ended(Notice &notice) {
-    if (is_idle(notice)) { send_notice(notice); }
-}
-
-/* Adds units to the outbox, or requests a call without units.  Counts units that are evicted.
- * Inline, because each request of a zone with sync= calls this function. */
-[[gnu::always_inline]] inline Outbox::Added add_units(const RemoteZone &zone, uint64_t hash,
-                                                      int64_t units, uint64_t *due_ms) {
-    uint64_t evicted = 0;
-    const uint64_t now_ms = ngx_current_msec;
-    const auto added = units != 0
-                           ? zone.outbox->add(hash, units, now_ms, zone.sync_ms, due_ms, &evicted)
-                           : zone.outbox->look(hash, now_ms, zone.sync_ms, due_ms, &evicted);
-    if (evicted != 0) { count_unsettled(zone.redis->client, evicted); }
-
-    return added;
 }
 
 /* Ends a report.  The notice ends, too, or waits until the rest is due.  An exiting worker sends
@@ -136,7 +111,7 @@ void go_on(Notice &notice, Outbox::Rest rest, uint64_t again) {
         notice.is_last = true;
         send_notice(notice);
     } else {
-        set_timer(notice, due_ms - ngx_current_msec);
+        restart_timer(notice.timer, due_ms - ngx_current_msec);
     }
 }
 
@@ -191,7 +166,8 @@ void send_notice(Notice &notice) {
 
     const RemoteZone &zone = zone_of(notice);
     Outbox::Report &report = notice.report;
-    const uint64_t most_ms = call_ms(*notice.redis);
+    const Settings &settings = notice.redis->settings;
+    const uint64_t most_ms = settings.connect_timeout + settings.timeout + kGraceMs;
     uint64_t due_ms = 0;
     const auto took = has_room(notice)
                           ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms, ngx_exiting,
@@ -204,7 +180,7 @@ void send_notice(Notice &notice) {
     }
 
     if (took == Outbox::Took::kLater) {
-        set_timer(notice, due_ms - ngx_current_msec);
+        restart_timer(notice.timer, due_ms - ngx_current_msec);
         return;
     }
 
@@ -222,14 +198,8 @@ void send_notice(Notice &notice) {
     part.claim.purpose = units > past ? Purpose::kConsume : Purpose::kLook;
     notice.units = units > past ? units - past : 1;
     /* an exiting worker waits for the reply */
-    set_timer(notice, most_ms);
+    restart_timer(notice.timer, most_ms);
     send_patiently(notice);
-}
-
-/* Returns the units that this node has admitted since the last report. */
-uint64_t new_units(const Notice &notice) {
-    const auto units = static_cast<uint64_t>(std::max<int64_t>(notice.report.units, 0));
-    return units - std::min(units, notice.again);
 }
 
 /* Estimates how many units other nodes consume until the next reply, or have consumed and not
@@ -240,7 +210,9 @@ class Guess {
 public:
     Guess(const Outbox::Seen &last, const Notice &notice, uint64_t others, uint64_t window_ms,
           ngx_msec_t sent)
-        : share_(last.share), pace_(last.pace), own_(new_units(notice)) {
+        : share_(last.share), pace_(last.pace) {
+        const auto reported = static_cast<uint64_t>(std::max<int64_t>(notice.report.units, 0));
+        own_ = reported - std::min(reported, notice.again);
         if (last.at_ms == 0) { return; }
 
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
@@ -256,13 +228,13 @@ public:
         if (all < kGuessMin) { return; }
 
         /* the share is a mean of intervals, weighted by their units */
-        const uint64_t told = others_ * 256 / all;
+        const uint64_t share = others_ * 256 / all;
         const uint64_t pace = all * std::min(zone_of(notice).sync_ms, elapsed_ms) / elapsed_ms;
         is_learned_ = true;
         pace_ = std::max(pace_, pace);
         share_ = share_ == 0 || pace_ == 0
-                     ? told
-                     : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
+                     ? share
+                     : (share_ * (2 * pace_ - pace) + share * pace + pace_) / (2 * pace_);
     }
 
     /* Returns the estimated units, `room` at most. */
@@ -282,7 +254,7 @@ public:
 private:
     uint64_t share_; /* share of other nodes, in 1/256 */
     uint64_t pace_;  /* peak of the units of all nodes in an interval */
-    uint64_t own_;
+    uint64_t own_;   /* units that this node has admitted since the last report */
     uint64_t others_ = 0;
     bool is_learned_ = false;
 };
@@ -290,9 +262,9 @@ private:
 /* Adds units to the key in this node's memory, of which `owed` are left to later windows: to the
  * parts in which they are in Redis, if this is a counter; the newest part has `newest` more units
  * now than in the reply.  Returns how many were added. */
-uint64_t raise(const Claim &claim, const PartAnswer &told, uint64_t newest, uint64_t units,
+uint64_t raise(const Claim &claim, const PartAnswer &answer, uint64_t newest, uint64_t units,
                uint64_t used, uint64_t owed) {
-    const RemoteState &state = told.state;
+    const RemoteState &state = answer.state;
     if (owed == 0 && claim.policy->algorithm == Algorithm::kCounter) {
         const auto parts = static_cast<uint64_t>(state.values[0]);
         uint64_t count[kCounterPartsMax + 1];
@@ -344,42 +316,42 @@ Outbox::Seen seen_now(const Outbox &outbox, const Notice &notice, const Claim &c
 
 /* Returns true if a fixed window has ended in Redis since the last reply.  What others used in it
  * does not count any more, though this node's window may go on. */
-bool is_other_window(const PartAnswer &told, const Outbox::Seen &last, ngx_msec_t sent) {
-    const uint64_t now_ms = told.state.now_ms, ago_ms = sent - last.at_ms;
-    return told.policy.algorithm == Algorithm::kFixed
-           && told.policy.window_number(now_ms - std::min(now_ms, ago_ms))
-                  != told.policy.window_number(now_ms);
+bool is_other_window(const PartAnswer &answer, const Outbox::Seen &last, ngx_msec_t sent) {
+    const uint64_t now_ms = answer.state.now_ms, ago_ms = sent - last.at_ms;
+    return answer.policy.algorithm == Algorithm::kFixed
+           && answer.policy.window_number(now_ms - std::min(now_ms, ago_ms))
+                  != answer.policy.window_number(now_ms);
 }
 
 /* Returns true if the key was forgotten since the last reply.  What was admitted before does not
  * count any more. */
-bool is_forgotten(const PartAnswer &told, const Outbox::Seen &last, ngx_msec_t sent) {
-    return told.forgotten > 1
-           && (last.at_ms == 0 || static_cast<uint64_t>(told.forgotten) - 2 <= sent - last.at_ms);
+bool is_forgotten(const PartAnswer &answer, const Outbox::Seen &last, ngx_msec_t sent) {
+    return answer.forgotten > 1
+           && (last.at_ms == 0 || static_cast<uint64_t>(answer.forgotten) - 2 <= sent - last.at_ms);
 }
 
 /* Adds what other nodes use to the key in this node's memory, by a reply that has granted `granted`
  * units; `rest` units are sent again, and Redis does not know of `untold` units.  The node forgets
  * nothing that it has admitted itself: units are only taken back that others have given back, or
  * that were reserved for others.  Returns the newly reserved units. */
-uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
+uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &answer, uint64_t granted,
                   uint64_t rest, int64_t untold, ngx_msec_t sent) {
     Outbox &outbox = *zone_of(notice).outbox;
-    const Policy &policy = told.policy;
-    claim.limit = told.state.limit;
+    const Policy &policy = answer.policy;
+    claim.limit = answer.state.limit;
     claim.fit_core();
     const Outbox::Seen last = seen_now(outbox, notice, claim, sent);
-    const bool is_known = last.at_ms != 0 && told.forgotten == 0;
-    const int64_t more = is_known ? told.others - last.others : 0;
+    const bool is_known = last.at_ms != 0 && answer.forgotten == 0;
+    const int64_t more = is_known ? answer.others - last.others : 0;
     const Guess guess(last, notice, static_cast<uint64_t>(std::max<int64_t>(more, 0)),
                       policy.window_ms, sent);
 
     /* Units without room in Redis come first, so nothing is admitted until the next reply.  If
      * nodes admitted the units that become free meanwhile, each would exceed the limit. */
-    const auto freed = static_cast<uint64_t>(Wide{2} * told.state.limit * zone_of(notice).sync_ms
+    const auto freed = static_cast<uint64_t>(Wide{2} * answer.state.limit * zone_of(notice).sync_ms
                                              / policy.window_ms);
-    const auto after = static_cast<int64_t>(told.state.used_after(policy, granted));
-    const auto capacity = static_cast<int64_t>(policy.capacity(told.state.limit));
+    const auto after = static_cast<int64_t>(answer.state.used_after(policy, granted));
+    const auto capacity = static_cast<int64_t>(policy.capacity(answer.state.limit));
     const int64_t here = after + untold;
     const int64_t over = std::max<int64_t>(here - capacity, 0);
     const uint64_t blocked = rest != 0 ? freed + 1 : 0;
@@ -389,18 +361,18 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
     const auto used = static_cast<int64_t>(used_here(claim));
     const int64_t own = used - std::min(used, static_cast<int64_t>(last.reserved));
     const auto added = static_cast<int64_t>(last.added);
-    const int64_t gone = is_known && is_other_window(told, last, sent)
+    const int64_t gone = is_known && is_other_window(answer, last, sent)
                              ? added
                              : std::clamp<int64_t>(-more, 0, added);
     int64_t next = std::max({here, own - gone, int64_t{0}});
-    if (is_forgotten(told, last, sent)) {
+    if (is_forgotten(answer, last, sent)) {
         next = std::max<int64_t>(untold + notice.report.units, 0);
     }
 
     const auto counted = static_cast<uint64_t>(std::max<int64_t>(added + next - own, 0));
     next += static_cast<int64_t>(reserved);
     const uint64_t owed
-        = (granted == 0 ? told.state.debt.units : 0)
+        = (granted == 0 ? answer.state.debt.units : 0)
           + (zone_of(notice).settles ? static_cast<uint64_t>(std::clamp<int64_t>(untold, 0, over))
                                      : 0);
     uint64_t missing = 0;
@@ -408,7 +380,7 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
         const auto units = static_cast<uint64_t>(next - used);
         const auto newest
             = static_cast<uint64_t>(std::max<int64_t>(untold, 0)) + granted + reserved;
-        missing = units - raise(claim, told, newest, units, static_cast<uint64_t>(used), owed);
+        missing = units - raise(claim, answer, newest, units, static_cast<uint64_t>(used), owed);
     } else {
         give_back_older(claim, static_cast<uint64_t>(used - next), last.at_ms, ngx_current_msec);
     }
@@ -417,34 +389,34 @@ uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uin
     const uint64_t unreserved = std::min(reserved, missing);
     const uint64_t uncounted = std::min(counted, missing - unreserved);
     outbox.set_seen(notice.hash,
-                    guess.seen(told.others, counted - uncounted, reserved - unreserved, sent));
+                    guess.seen(answer.others, counted - uncounted, reserved - unreserved, sent));
     return reserved;
 }
 
 /* Returns how many units without room in Redis are sent again.  A key that is always full exceeds
  * its limit by the units of two intervals; units of a burst beyond them are not charged to later
  * windows, unless costs are settled. */
-uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused) {
+uint64_t again(const RemoteZone &zone, const PartAnswer &answer, uint64_t refused) {
     if (zone.settles) { return refused; }
 
-    const Wide two = Wide{2} * told.state.limit * zone.sync_ms;
-    return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
+    const Wide two = Wide{2} * answer.state.limit * zone.sync_ms;
+    return static_cast<uint64_t>(std::min<Wide>(refused, two / answer.policy.window_ms + 1));
 }
 
-void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
+void told(Ask &ask, const Answer &answers, ngx_msec_t sent) {
     auto &notice = static_cast<Notice &>(ask);
     AskPart &part = ask.parts[0];
     const Claim claim = part.claim;
     part.claim.set_policy(*part.zone->policy);
     const RemoteZone &zone = zone_of(notice);
     const Client &client = notice.redis->client;
-    const PartAnswer &told = answer.parts[0];
+    const PartAnswer &answer = answers.parts[0];
     const Outbox::Report &report = notice.report;
     const uint64_t interval_ms = zone.sync_ms;
     const bool consumes = claim.purpose == Purpose::kConsume;
-    const auto granted = consumes ? static_cast<uint64_t>(answer.granted) : 0;
+    const auto granted = consumes ? static_cast<uint64_t>(answers.granted) : 0;
     if (!has_room(notice)) {
-        if (told.terms == Terms::kLimited) {
+        if (answer.terms == Terms::kLimited) {
             count_unsettled(client, static_cast<uint64_t>(report.units) - granted);
         }
 
@@ -456,23 +428,23 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     uint64_t kept = 0;
     rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
     rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
-    const bool is_acknowledged = zone.outbox->acknowledge(notice.hash, report, told.total);
-    if (is_acknowledged) { rest.told = report.units; }
+    const bool is_acknowledged = zone.outbox->acknowledge(notice.hash, report, answer.total);
+    if (is_acknowledged) { rest.settled = report.units; }
 
-    if (told.terms == Terms::kLimited) {
+    if (answer.terms == Terms::kLimited) {
         const Verdict next
-            = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
+            = answer.state.describe(answer.policy, 1, static_cast<uint32_t>(granted), false, false);
         if (is_acknowledged) {
             const int64_t most = consumes ? static_cast<int64_t>(ask.asked_units) : 0;
             const auto refused = static_cast<uint64_t>(
-                std::clamp<int64_t>(part.totals.total - told.total, 0, most));
+                std::clamp<int64_t>(part.totals.total - answer.total, 0, most));
 
-            kept = again(zone, told, refused);
-            rest.told -= static_cast<int64_t>(kept);
+            kept = again(zone, answer, refused);
+            rest.settled -= static_cast<int64_t>(kept);
             count_unsettled(client, refused - kept + notice.past);
 
-            const int64_t untold = zone.outbox->units(notice.hash) - rest.told;
-            const uint64_t reserved = set_view(notice, claim, told, granted, kept, untold, sent);
+            const int64_t untold = zone.outbox->units(notice.hash) - rest.settled;
+            const uint64_t reserved = set_view(notice, claim, answer, granted, kept, untold, sent);
             /* a rejection looks again, so an idle key needs no more calls */
             rest.look = reserved != 0 && consumes;
         }
@@ -487,17 +459,16 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     go_on(notice, rest, kept);
 }
 
-void failed(Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }
-
-void resume(Errand &errand) { send_notice(static_cast<Notice &>(errand)); }
-
 const AskKind kNotice
-    = {{join_script, call_script, script_answered, failed, return_waiters, resume}, told};
+    = {{join_script, call_script, script_answered,
+        [](Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }, return_waiters,
+        [](Errand &errand) { send_notice(static_cast<Notice &>(errand)); }},
+       told};
 
 /* Sends the notices that are not due yet. */
 void hurry(Client &client) {
     for (Notice &notice : notices_of(client)) {
-        if (is_idle(notice)) { send_notice(notice); }
+        send_idle(notice);
     }
 }
 
@@ -510,19 +481,16 @@ void end(Client &client) {
     }
 }
 
-void begin_notices(Client &client) {
-    if (client.notices.end != nullptr) { return; }
-
-    notices_of(client).init();
-    client.notices.hurry = hurry;
-    client.notices.end = end;
-}
-
 /* Returns a notice for a claim, or nullptr if there are too many or there is no memory. */
 Notice *create_notice(Claim claim) {
     Redis &redis = *remote_of(claim).zone->redis;
     Client &client = redis.client;
-    begin_notices(client);
+    if (client.notices.end == nullptr) {
+        notices_of(client).init();
+        client.notices.hurry = hurry;
+        client.notices.end = end;
+    }
+
     if (client.notices.bytes >= kNoticeBytesMax) { return nullptr; }
 
     ask_window(claim);
@@ -546,7 +514,7 @@ Notice *create_notice(Claim claim) {
     }
 
     notice->bytes = sizeof(Notice) + sizeof(AskPart) + room + text_bytes;
-    init_event<timer_ended>(notice->timer, *notice);
+    init_event<send_idle>(notice->timer, *notice);
     notice->hash = outbox_hash(claim);
     notices_of(client).push_back(*notice);
     client.notices.bytes += notice->bytes;
@@ -563,9 +531,13 @@ void sync_redis(const Claim &claim, int64_t units) {
         count_unsettled(zone.redis->client, static_cast<uint64_t>(units - added));
     }
 
-    const uint64_t now_ms = ngx_current_msec;
-    uint64_t due_ms = now_ms;
-    const auto result = add_units(zone, outbox_hash(claim), added, &due_ms);
+    const uint64_t hash = outbox_hash(claim), now_ms = ngx_current_msec;
+    uint64_t due_ms = now_ms, evicted = 0;
+    const auto result = added != 0
+                            ? zone.outbox->add(hash, added, now_ms, zone.sync_ms, &due_ms, &evicted)
+                            : zone.outbox->look(hash, now_ms, zone.sync_ms, &due_ms, &evicted);
+    if (evicted != 0) { count_unsettled(zone.redis->client, evicted); }
+
     const bool has_room = result == Outbox::Added::kSend;
     if (result == Outbox::Added::kDone || (!has_room && added <= 0)) { return; }
 
@@ -579,7 +551,7 @@ void sync_redis(const Claim &claim, int64_t units) {
     if (due_ms <= now_ms) {
         send_notice(*notice);
     } else {
-        set_timer(*notice, due_ms - now_ms);
+        restart_timer(notice->timer, due_ms - now_ms);
     }
 }
 

@@ -68,26 +68,23 @@ bool ClusterNode::has_failed() const { return failures >= kFailuresMax; }
 
 Cluster *Cluster::create(const NodeContext &context) {
     auto *cluster = create_on_heap<Cluster>();
-    if (cluster != nullptr && !cluster->start(context)) {
-        destroy_on_heap(cluster);
-        return nullptr;
-    }
-    return cluster;
-}
+    if (cluster == nullptr) { return nullptr; }
 
-bool Cluster::start(const NodeContext &context) {
-    nodes_.init();
-    context_ = context;
-    stale_ = true;
-    init_event<&Cluster::refresh>(refresh_, *this);
-
+    cluster->nodes_.init();
+    cluster->context_ = context;
+    cluster->stale_ = true;
+    init_event<&Cluster::refresh>(cluster->refresh_, *cluster);
     for (const Server &server : context.settings->servers) {
-        if (ClusterNode *node = add_node()) {
+        if (ClusterNode *node = cluster->add_node()) {
             node->server.set(server);
             node->seed = true;
         }
     }
-    return !nodes_.empty();
+
+    if (!cluster->nodes_.empty()) { return cluster; }
+
+    destroy_on_heap(cluster);
+    return nullptr;
 }
 
 void Cluster::close() {
@@ -159,18 +156,24 @@ ClusterNode &Cluster::any() {
 }
 
 ClusterNode &Cluster::route(ngx_int_t slot) {
-    ClusterNode *node = slots_[slot];
-    return node != nullptr ? *node : any();
+    return slots_[slot] != nullptr ? *slots_[slot] : any();
+}
+
+Node *Cluster::route(const Errand &errand) {
+    if (errand.slot != kMasterSlot) { return &route(errand.slot); }
+
+    if (!loaded_) { return nullptr; }
+
+    ClusterNode *master = master_from(errand.master);
+    return master != nullptr ? master : &route(0);
 }
 
 bool Cluster::is_worth(ngx_int_t slot) {
     ClusterNode &node = route(slot);
-    if (node.failures != 0 || node.is_late(kRefreshInterval)) {
-        /* the node may have been replaced */
-        stale_ = true;
-    }
+    /* the node may have been replaced */
+    if (node.failures != 0 || node.is_late(kRefreshInterval)) { stale_ = true; }
 
-    if (stale_) { refresh_soon(); }
+    if (stale_) { post_event(refresh_); }
 
     return node.is_usable() && (!node.has_failed() || node.is_unused());
 }
@@ -242,7 +245,7 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply, bool *as
 void Cluster::set_stale(ClusterNode *hint) {
     stale_ = true;
     hint_ = hint;
-    refresh_soon();
+    post_event(refresh_);
 }
 
 /* Asks for the slots if they are stale, at most once in kRefreshInterval.  After a failure, later
@@ -254,10 +257,8 @@ void Cluster::refresh() {
 
     ClusterNode &node = hint_ != nullptr && hint_->is_ready() ? *hint_ : any();
     hint_ = nullptr;
-    if (node.open() != NGX_OK) {
-        /* ask_new() asks the node once it is connected */
-        return;
-    }
+    /* ask_new() asks the node once it is connected */
+    if (node.open() != NGX_OK) { return; }
 
     Call *call = create_slots_call(node);
     if (call == nullptr || !node.command(*call, kSlotsCommand)) {
@@ -349,7 +350,7 @@ void Cluster::changed(ClusterNode &teller) {
     teller.post_flush();
     for (ClusterNode &node : nodes_) {
         node.mapped = false;
-        if (node.is_wanted()) { node.post_flush(); }
+        if (node.ndue != 0) { node.post_flush(); }
     }
 
     for (ClusterNode *node : slots_) {

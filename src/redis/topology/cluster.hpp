@@ -17,7 +17,7 @@ struct ClusterNode : Node, SlotRangeSink {
     bool has_failed() const;
 
     /* Returns true if no errand or call is for the node. */
-    bool is_unused() const { return !is_wanted() && ncalls == 0; }
+    bool is_unused() const { return ndue == 0 && ncalls == 0; }
 
     ngx_queue_t link; /* in the list of nodes */
     Cluster *cluster;
@@ -32,11 +32,11 @@ public:
 
     /* Struct Nodes describes these functions. */
     void close();
-    ClusterNode &route(ngx_int_t slot);
+    Node *route(const Errand &errand);
     bool is_worth(ngx_int_t slot);
 
-    /* Returns true once a node has sent a map of the slots. */
-    bool is_loaded() const { return loaded_; }
+    /* Returns the node of a slot, or any node if it is unknown. */
+    ClusterNode &route(ngx_int_t slot);
 
     /* Returns the master with the least id from `id` on, or nullptr if there is none. */
     ClusterNode *master_from(uint64_t id);
@@ -63,7 +63,6 @@ public:
     bool ask_new(ClusterNode &node);
 
 private:
-    bool start(const NodeContext &context);
     ClusterNode *add_node();
     void free_node(ClusterNode &node);
     ClusterNode *find(const ClusterNode &teller, std::string_view host, int64_t port);
@@ -71,7 +70,6 @@ private:
     ClusterNode &any();
     bool is_asking() const;
     static Call *create_slots_call(ClusterNode &node);
-    void refresh_soon() { post_event(refresh_); }
     void refresh();
     void note_asked(ClusterNode &node);
     static void add_range(SlotRangeSink &teller, const SlotRange &range);
@@ -82,7 +80,7 @@ private:
     List<ClusterNode, &ClusterNode::link> nodes_;
     size_t nnodes_;
     NodeContext context_;
-    ngx_event_t refresh_; /* posted by refresh_soon() */
+    ngx_event_t refresh_; /* posted if the map is stale */
     ClusterNode *hint_;   /* preferred node to ask, or nullptr */
     ClusterNode *asked_;  /* node asked last, until it replies; or nullptr */
     ngx_msec_t asked_at_; /* ms of the last request for the map */

@@ -17,11 +17,14 @@ constexpr ngx_msec_t kWatchInterval = 1000;
 
 SentinelNode &sentinel_node(Node &node) { return static_cast<SentinelNode &>(node); }
 
+/* Returns the node whose master this node finds. */
+SentinelNode &user_of(SentinelNode &node) { return node.watched != nullptr ? *node.watched : node; }
+
 /* Returns true if the master that was named last must be used.  One sentinel is enough if it
  * names the present master, if there is no other, or after kBreakerFailures failures; and for a
  * first master if there are only two sentinels, or after ROLE has refuted another master. */
-bool is_believed(const SentinelNode &node) {
-    const SentinelNode &user = node.watched != nullptr ? *node.watched : node;
+bool is_believed(SentinelNode &node) {
+    const SentinelNode &user = user_of(node);
     const size_t nsentinels = node.settings->servers.size();
     return node.named.id() == user.master.id() || node.votes > 1 || nsentinels == 1
            || node.failures >= kBreakerFailures
@@ -79,7 +82,7 @@ void master_named(Node &from, Call &call, Reply *reply) {
 
 /* Accepts a master, and a server that denies ROLE to the user.  Refutes another server, and lets
  * the next sentinel be asked. */
-void role_told(Node &from, Call &call, Reply *reply) {
+void role_received(Node &from, Call &call, Reply *reply) {
     ngx_free(&call);
     if (reply == nullptr) { return; }
 
@@ -96,38 +99,23 @@ void role_told(Node &from, Call &call, Reply *reply) {
     node.set_broken("sentinel names a server that is no master");
 }
 
-bool ask_role(Node &node) {
-    constexpr Arg kRole[] = {"ROLE"};
-    static TextSink replicas = {[](TextSink &, std::string_view) {}};
-    Call *call = create_call(role_told);
-    if (call != nullptr) { call->texts = &replicas; }
-    return node.greet(call, kRole);
-}
-
 bool greet(Node &greeted) {
     SentinelNode &node = sentinel_node(greeted);
-    if (!node.finding) { return node.greet_server() && ask_role(node); }
+    if (node.finding) {
+        const Arg args[]
+            = {"SENTINEL", "get-master-addr-by-name", view(node.settings->sentinel.master)};
 
-    const Arg args[]
-        = {"SENTINEL", "get-master-addr-by-name", view(node.settings->sentinel.master)};
-
-    return node.greet_with(node.settings->sentinel.credentials)
-           && node.greet(create_call(master_named), args);
-}
-
-/* Makes the named server the master of `user`, and ends the connection to the last one. */
-void believe(SentinelNode &node, SentinelNode &user) {
-    if (node.named.id() == user.master.id()) { return; }
-
-    (void)user.master.set(view(node.named.host), node.named.port);
-    user.refuted = false;
-    if (&user == &node) { return; }
-
-    if (user.is_ready()) {
-        user.fail(0, "sentinel names another master");
-    } else if (!user.is_closed() && !user.finding) {
-        user.reconnect();
+        return node.greet_with(node.settings->sentinel.credentials)
+               && node.greet(create_call(master_named), args);
     }
+
+    if (!node.greet_server()) { return false; }
+
+    constexpr Arg kRole[] = {"ROLE"};
+    static TextSink replicas = {[](TextSink &, std::string_view) {}};
+    Call *call = create_call(role_received);
+    if (call != nullptr) { call->texts = &replicas; }
+    return node.greet(call, kRole);
 }
 
 /* Leaves a sentinel that has named a master, for this master or for another sentinel. */
@@ -144,17 +132,28 @@ bool drained(Node &answered) {
         return true;
     }
 
-    if (node.watched != nullptr) {
-        believe(node, *node.watched);
-        node.close();
+    SentinelNode &user = user_of(node);
+    const bool is_new = node.named.id() != user.master.id();
+    if (is_new) {
+        (void)user.master.set(view(node.named.host), node.named.port);
+        user.refuted = false;
+    }
+
+    if (&user == &node) {
+        node.finding = false;
+        node.role = nullptr;
+        node.endpoint = &node.master;
+        node.reconnect();
         return true;
     }
 
-    believe(node, node);
-    node.finding = false;
-    node.role = nullptr;
-    node.endpoint = &node.master;
-    node.reconnect();
+    if (is_new && user.is_ready()) {
+        user.fail(0, "sentinel names another master");
+    } else if (is_new && !user.is_closed() && !user.finding) {
+        user.reconnect();
+    }
+
+    node.close();
     return true;
 }
 

@@ -23,33 +23,13 @@ struct Nodes {
     /* Returns true if Redis is known not to answer; never for a cluster. */
     bool is_away() const { return node != nullptr && !node->is_usable(); }
 
-    /* Returns true if the last attempt to connect has failed; never for a cluster, in which
-     * Cluster::retry() connects again. */
-    bool is_unreachable() const {
-        return node != nullptr && node->is_closed() && node->attempt_failed;
-    }
-
     /* Returns the node of an errand; nullptr: it is for a master, and no map of slots was received.
      * If the node of the slot is unknown, or the master of that id is gone, this is any node, which
      * redirects an ask. */
-    Node *route(const Errand &errand) {
-        if (!is_cluster()) { return node; }
-
-        if (errand.slot != kMasterSlot) { return &cluster->route(errand.slot); }
-
-        if (!cluster->is_loaded()) { return nullptr; }
-
-        Node *master = cluster->master_from(errand.master);
-        return master != nullptr ? master : &cluster->route(0);
-    }
+    Node *route(const Errand &errand) { return is_cluster() ? cluster->route(errand) : node; }
 
     /* Returns true if a request should wait for this slot's node. */
     bool is_worth(ngx_int_t slot) { return !is_cluster() || cluster->is_worth(slot); }
-
-    /* Must be called after calls were sent. */
-    void sent() {
-        if (watch != nullptr) { watch_master(*watch); }
-    }
 
     ErrorLog log;
     Node *node;          /* nullptr in a cluster */

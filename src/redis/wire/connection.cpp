@@ -54,14 +54,11 @@ bool Connection::is_shaking_hands() const {
 
 void Connection::connect() {
     active_ = true;
-    if (endpoint->is_name) {
-        resolve();
-    } else {
+    if (!endpoint->is_name) {
         connect_to_addresses();
+        return;
     }
-}
 
-void Connection::resolve() {
     ngx_resolver_ctx_t *ctx
         = settings->resolver != nullptr ? ngx_resolve_start(settings->resolver, nullptr) : nullptr;
 
@@ -79,10 +76,8 @@ void Connection::resolve() {
 
     if (endpoint->naddrs == 0) { known_addresses->get(*endpoint); }
 
-    if (endpoint->naddrs != 0) {
-        /* half of the time is left for the last known addresses */
-        ctx->timeout /= 2;
-    }
+    /* half of the time is left for the last known addresses */
+    if (endpoint->naddrs != 0) { ctx->timeout /= 2; }
 
     resolving_ = ctx;
     if (ngx_resolve_name(ctx) != NGX_OK) {
@@ -106,12 +101,11 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
     self.resolving_ = nullptr;
 
     /* if the name was not resolved, the last known addresses are tried */
-    if (self.endpoint->naddrs == 0) {
+    if (self.endpoint->naddrs != 0) {
+        self.connect_to_addresses();
+    } else {
         self.fail(nullptr);
-        return;
     }
-
-    self.connect_to_addresses();
 }
 
 void Connection::connect_to_addresses() {
@@ -175,10 +169,9 @@ void Connection::check_connected() {
 
     if (err != 0) {
         fail("connect() failed", err);
-        return;
+    } else {
+        shake_hands();
     }
-
-    shake_hands();
 }
 
 void Connection::shake_hands() {
@@ -190,14 +183,9 @@ void Connection::shake_hands() {
 
 #if (NGX_HTTP_SSL)
     if (settings->tls.on) {
-        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->bare_host(), handshake_handler);
-
-        if (rc == NGX_ERROR) {
+        if (!tls_handshake(c, settings->tls, endpoint->bare_host(), handshake_handler)) {
             fail("no TLS");
-        } else if (rc == NGX_OK) {
-            handshake_handler(c);
         }
-
         return;
     }
 #endif

@@ -71,7 +71,6 @@ public:
 private:
     void fail(const char *reason, ngx_err_t err = 0);
     void fail_socket(const char *reason);
-    void resolve();
     void connect_to_addresses();
     void connect_to_address();
     void close_socket();

@@ -40,7 +40,7 @@ void KnownAddresses::get(Endpoint &to) const {
         if (one.id != id) { continue; }
 
         const Entry entry = one; /* another worker may write the entry meanwhile */
-        if (entry.id != id || !entry.is_whole()) { continue; }
+        if (entry.id != id || entry.checksum != entry.sum()) { continue; }
 
         to.naddrs = entry.naddrs;
         for (size_t i = 0; i < entry.naddrs; i++) {

@@ -26,7 +26,6 @@ private:
     };
 
     struct Entry {
-        bool is_whole() const { return id != 0 && checksum == sum(); }
         uint64_t sum() const;
 
         uint64_t checksum; /* of the fields below */

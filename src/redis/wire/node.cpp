@@ -37,7 +37,7 @@ const ConnectionEvents Node::node_events = {
     /* opened: sends the greeting; other commands wait until all of the greeting has succeeded */
     [](Connection &connection) {
         Node &node = node_of(connection);
-        if (!node.start_reader()) {
+        if (!node.reader_.start()) {
             node.fail(0, "no memory");
             return;
         }
@@ -61,7 +61,7 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        if (ngx_exiting && !node.is_wanted() && !node.is_kept) {
+        if (ngx_exiting && node.ndue == 0 && !node.is_kept) {
             node.close();
         } else {
             node.set_idle(!node.is_kept);
@@ -109,7 +109,9 @@ ngx_int_t Node::open() {
     if (topology->next_server != nullptr) { (void)topology->next_server(*this, true); }
 
     attempt_failed = false;
-    start_timer();
+    ngx_time_update(); /* it may be old */
+    connect_until_ = ngx_current_msec + settings->connect_timeout;
+    ngx_add_timer(&timer_, settings->connect_timeout);
     connect();
     return NGX_AGAIN;
 }
@@ -123,8 +125,6 @@ int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us) {
     clock_least_ms = server_ms - static_cast<int64_t>(now_us / 1000);
     return back_ms > kStepMs ? back_ms : 0;
 }
-
-bool Node::is_usable() const { return !is_closed() || failures == 0 || ms_until(retry_at) <= 0; }
 
 bool Node::greet(Call *call, Span<const Arg> args) {
     if (call == nullptr || !command(*call, args)) {
@@ -164,7 +164,8 @@ void Node::greeted() {
     if (--greetings_ == 0) {
         attempt_failed = false;
         nconnected++;
-        set_ready();
+        ready_ = true;
+        stop_timer(timer_);
         set_idle(true);
         post_flush();
     }
@@ -174,7 +175,7 @@ void Node::fail(ngx_err_t err, const char *reason) {
     bool was_ready = is_ready();
     if (!answered_) { next_address(); }
 
-    bool rested = was_ready && !is_broken() && ncalls == 0 && !is_wanted();
+    bool rested = was_ready && !is_broken() && ncalls == 0 && ndue == 0;
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
         log->write(err, "%V: %s", &endpoint->text, reason);
@@ -204,7 +205,7 @@ void Node::fail(ngx_err_t err, const char *reason) {
 
     if (!was_ready) {
         events->unreachable(*this);
-    } else if (is_wanted()) {
+    } else if (ndue != 0) {
         post_flush();
     }
 }

@@ -122,7 +122,7 @@ struct Node : Pipeline {
 
     /* Closes the connection, and leaves calls under way to drop_calls(). */
     void close() {
-        stop_timer();
+        stop_timer(timer_);
         disconnect();
     }
 
@@ -137,7 +137,7 @@ struct Node : Pipeline {
     }
 
     /* Returns true if the node is connected, or may be connected to now. */
-    bool is_usable() const;
+    bool is_usable() const { return !is_closed() || failures == 0 || ms_until(retry_at) <= 0; }
 
     /* Notes that the node has replied. */
     void succeeded() {
@@ -149,9 +149,6 @@ struct Node : Pipeline {
      * answered at `now_us`.  Returns the ms by which the clock was set back since the last call, at
      * least; 0: it was not. */
     int64_t note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us);
-
-    /* Returns true if errands are due at the node. */
-    bool is_wanted() const { return ndue != 0; }
 
     /* Makes the client flush the node in this turn of the event loop. */
     void post_flush() { post_event(flush); }

@@ -50,7 +50,7 @@ char *PasswordFile::set(ngx_conf_t *cf, ngx_str_t path) {
     return NGX_CONF_OK;
 }
 
-/* Does not wait for who writes to a FIFO. */
+/* Opens the file without waiting, because a FIFO may have no writer. */
 std::string_view PasswordFile::current(const ErrorLog &log) {
     const char *wrong = update(NGX_FILE_RDONLY | NGX_FILE_NONBLOCK);
     const ngx_err_t err = wrong != nullptr ? ngx_errno : 0;

@@ -17,14 +17,6 @@ u_char *append_count(u_char *p, u_char type, size_t count) {
     return append(append_number(p, count), "\r\n");
 }
 
-/* Returns true if the server wants a password, or another one.  A new connection reads the file of
- * the password again. */
-bool is_unauthenticated(const Reply &reply) {
-    const auto text = view(reply.text, reply.len);
-    return reply.type == REDIS_REPLY_ERROR
-           && (starts_with(text, "NOAUTH ") || starts_with(text, "WRONGPASS "));
-}
-
 } // namespace
 
 void Pipeline::init(Node *node) {
@@ -60,11 +52,6 @@ bool Pipeline::command(Call &call, Span<const Arg> args) {
 
     set_idle(false);
     return true;
-}
-
-void Pipeline::send() {
-    flush();
-    if (!timer_.timer_set && !calls_.empty()) { ngx_add_timer(&timer_, settings->timeout); }
 }
 
 void Pipeline::check_time() {
@@ -118,7 +105,13 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 
         self.calls_.remove(*call);
         self.ncalls--;
-        if (self.authenticates_ && is_unauthenticated(reply)) { self.blame(reply); }
+        if (self.authenticates_ && reply.type == REDIS_REPLY_ERROR) {
+            const auto error = view(reply.text, reply.len);
+            /* a new connection reads the file of the password again */
+            if (starts_with(error, "NOAUTH ") || starts_with(error, "WRONGPASS ")) {
+                self.blame(reply);
+            }
+        }
 
         call->handler(*self.node_, *call, &reply);
         reply.type = 0;

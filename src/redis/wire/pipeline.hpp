@@ -58,7 +58,10 @@ public:
     bool command(Call &call, Span<const Arg> args);
 
     /* Sends the buffer, which may fail the connection. */
-    void send();
+    void send() {
+        flush();
+        if (!timer_.timer_set && !calls_.empty()) { ngx_add_timer(&timer_, settings->timeout); }
+    }
 
     /* Breaks the connection because of an unexpected reply or error, which becomes the reason. */
     void blame(const Reply &reply);
@@ -85,47 +88,27 @@ protected:
     /* Prepares a zeroed pipeline; handlers of calls get `node`. */
     void init(Node *node);
 
-    /* Limits the time from now until set_ready().  NGINX's time is updated, as it may be old. */
-    void start_timer() {
-        ngx_time_update();
-        connect_until_ = ngx_current_msec + settings->connect_timeout;
-        ngx_add_timer(&timer_, settings->connect_timeout);
-    }
-
-    void stop_timer() {
-        if (timer_.timer_set) { ngx_del_timer(&timer_); }
-    }
-
-    /* Begins to read replies.  Returns false if there is no memory. */
-    bool start_reader() { return reader_.start(); }
-
-    /* Allows calls to be sent. */
-    void set_ready() {
-        ready_ = true;
-        stop_timer();
-    }
-
     /* Closes the connection.  Calls under way are left to drop_calls(). */
     void disconnect();
 
     /* Fails all calls under way. */
     void drop_calls();
 
-    bool authenticates_; /* the greeting has had a password */
-
     static const char *received(Connection &connection, u_char *data, size_t len);
+
+    Reader reader_;
+    ngx_event_t timer_; /* limits connecting, and then the oldest call */
+    ngx_msec_t connect_until_;
+    bool ready_;         /* calls may be sent */
+    bool authenticates_; /* the greeting has had a password */
 
 private:
     void check_time();
 
     Node *node_;
     List<Call, &Call::link> calls_; /* in order of sending */
-    Reader reader_;
-    ngx_event_t timer_; /* limits connecting, and then the oldest call */
     Grace grace_;
-    ngx_msec_t connect_until_;
     const char *broken_;
-    bool ready_;
 };
 
 } // namespace limit_sliding

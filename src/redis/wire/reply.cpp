@@ -36,12 +36,6 @@ bool is_of_master(const redisReadTask *task, int i) {
 /* hiredis calls the functions below for each object of a reply.  They return the reply, or
  * nullptr to refuse it. */
 
-/* Returns true if an array is allowed at this place. */
-bool may_nest(const redisReadTask *task) {
-    const Reader &reader = reader_of(task);
-    return task->parent == nullptr || reader.sink != nullptr || reader.texts != nullptr;
-}
-
 /* Copies the bytes, which may move later, except for the keys in [cursor, [key, ...]] and the
  * ignored rest of a reply to ROLE.  Of the map of slots, the copy is the host of the range. */
 void *create_string(const redisReadTask *task, char *data, size_t len) {
@@ -78,8 +72,9 @@ void *create_string(const redisReadTask *task, char *data, size_t len) {
 
 void *create_array(const redisReadTask *task, Elements elements) {
     auto &[reply, sink, texts, reader] = reader_of(task);
-    size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
-    if (!may_nest(task) || static_cast<size_t>(elements) > max) { return nullptr; }
+    const size_t most = sink != nullptr ? kClusterSlots : kReplyNumbers;
+    const bool may_nest = task->parent == nullptr || sink != nullptr || texts != nullptr;
+    if (!may_nest || static_cast<size_t>(elements) > most) { return nullptr; }
 
     if (task->parent == nullptr) {
         reply.type = task->type;
@@ -111,27 +106,15 @@ void *create_integer(const redisReadTask *task, long long value) {
 /* In the map of slots, nil is an unknown host. */
 void *create_nil(const redisReadTask *task) {
     auto &[reply, sink, texts, reader] = reader_of(task);
-    if (task->parent != nullptr) {
-        if (texts != nullptr) { return nullptr; }
-
-        if (sink == nullptr) { reply.numbers[task->idx] = kReplyNil; }
-        return &reply;
+    if (task->parent == nullptr) {
+        /* task->type is the type of the missing object */
+        reply.type = REDIS_REPLY_NIL;
+    } else if (texts != nullptr) {
+        return nullptr;
+    } else if (sink == nullptr) {
+        reply.numbers[task->idx] = kReplyNil;
     }
-
-    /* task->type is the type of the missing object */
-    reply.type = REDIS_REPLY_NIL;
     return &reply;
-}
-
-/* hiredis 1 has more functions, for types of RESP3, which the module does not use. */
-redisReplyObjectFunctions reply_functions() {
-    redisReplyObjectFunctions functions = {};
-    functions.createString = create_string;
-    functions.createArray = create_array;
-    functions.createInteger = create_integer;
-    functions.createNil = create_nil;
-    functions.freeObject = [](void *) {};
-    return functions;
 }
 
 } // namespace
@@ -168,8 +151,14 @@ const char *reply_beginning(const char *wrong, std::string_view text) {
 
 void Reader::Free::operator()(redisReader *freed) const { redisReaderFree(freed); }
 
+/* hiredis 1 has more functions, for types of RESP3, which the module does not use. */
 bool Reader::start() {
-    static redisReplyObjectFunctions functions = reply_functions();
+    static redisReplyObjectFunctions functions = {};
+    functions.createString = create_string;
+    functions.createArray = create_array;
+    functions.createInteger = create_integer;
+    functions.createNil = create_nil;
+    functions.freeObject = [](void *) {};
     reader.reset(redisReaderCreateWithFunctions(&functions));
     if (reader) { reader->privdata = this; }
     return reader != nullptr;

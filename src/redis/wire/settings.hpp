@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 
 #include "ngx/array.hpp"
@@ -63,10 +62,10 @@ struct TlsSettings {
 struct Settings {
     /* Returns the server that is configured by this text, or nullptr. */
     const Server *find_server(const ngx_str_t &text) const {
-        const auto *server = std::find_if(servers.begin(), servers.end(), [&](const auto &other) {
-            return view(other.text) == view(text);
-        });
-        return server != servers.end() ? server : nullptr;
+        for (const Server &server : servers) {
+            if (view(server.text) == view(text)) { return &server; }
+        }
+        return nullptr;
     }
 
     ngx_str_t name;

@@ -109,17 +109,19 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
     return NGX_CONF_OK;
 }
 
-ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
-                        void (*handler)(ngx_connection_t *c)) {
+bool tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
+                   void (*handler)(ngx_connection_t *c)) {
     if (ngx_ssl_create_connection(settings.context, c, NGX_SSL_BUFFER | NGX_SSL_CLIENT) != NGX_OK
         || !send_name(c, name_of(settings, host))) {
-        return NGX_ERROR;
+        return false;
     }
 
-    if (ngx_ssl_handshake(c) != NGX_AGAIN) { return NGX_OK; }
-
-    c->ssl->handler = handler;
-    return NGX_AGAIN;
+    if (ngx_ssl_handshake(c) == NGX_AGAIN) {
+        c->ssl->handler = handler;
+    } else {
+        handler(c);
+    }
+    return true;
 }
 
 const char *tls_failure(const char *what) {

@@ -16,10 +16,10 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
 /* The functions below exist only if NGINX is built with SSL. */
 
-/* Begins the handshake with a host, which has no brackets.  NGX_OK: the handshake is over, perhaps
- * without success; NGX_AGAIN: the handler will be called at its end; NGX_ERROR: it cannot begin. */
-ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
-                        void (*handler)(ngx_connection_t *c));
+/* Begins the handshake with a host, which has no brackets.  The handler is called at its end,
+ * perhaps before the function returns.  Returns false if the handshake cannot begin. */
+bool tls_handshake(ngx_connection_t *c, const TlsSettings &settings, std::string_view host,
+                   void (*handler)(ngx_connection_t *c));
 
 /* Returns what has failed, with OpenSSL's reason behind it if there is one; valid until the next
  * call. */
