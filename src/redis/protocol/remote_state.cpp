@@ -212,7 +212,7 @@ bool KeyTerms::read(const int64_t *elements, size_t n, size_t *next) {
         if (window < 0 || window > kWindowMaxMs) { return false; }
 
         own.window = Window::from_code(static_cast<uint32_t>(window));
-        if (!own.window.is_given() || terms != Terms::kLimited) { return false; }
+        if (!own.window.is_given() || !own.is_set()) { return false; }
     }
 
     if ((code & kScriptDebt) != 0) {
