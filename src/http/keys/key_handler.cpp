@@ -4,6 +4,10 @@
 
 #include "http/keys/keys.hpp"
 
+#include <algorithm>
+
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
 #include "http/json/api_response.hpp"
 #include "http/json/arguments.hpp"
 #include "http/keys/key_operations.hpp"
@@ -36,26 +40,40 @@ void find_own(KeyRequest &key) {
     if (entry.until_s != kNoEnd) { key.ttl_s = entry.until_s - now_s; }
 }
 
+/* Charges the units, or takes them if the limit has room.  Returns NGX_DECLINED, or sends an error.
+ */
+ngx_int_t post_local(KeyRequest &key) {
+    if (key.takes && !decide_take(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    if (key.method != NGX_HTTP_POST) { return NGX_DECLINED; }
+
+    const ngx_int_t rc = check_chargeable(key);
+    if (rc != NGX_DECLINED) { return rc; }
+
+    key.set_limit(key.basis());
+    Claim claim = as_local(key.claim);
+    if (!key.takes) {
+        uint64_t lost;
+        return settle_here(claim, key.units, &lost)
+                   ? NGX_DECLINED
+                   : send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE, "no room for the key");
+    }
+
+    claim.purpose = Purpose::kConsume;
+    claim.cost = std::min<uint64_t>(key.units, kCostMax);
+    acquire(&claim, 1, ngx_current_msec);
+    return is_admitted(claim) || reject_take(key, claim.retry_after_ms(ngx_current_msec))
+               ? NGX_DECLINED
+               : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
 ngx_int_t answer_local(KeyRequest &key) {
     find_own(key);
 
-    if (key.method == NGX_HTTP_DELETE) { forget_here(key); }
+    if (key.method == NGX_HTTP_DELETE) { forget_here(key, Facts::kHistory); }
 
-    const bool takes = key.method == NGX_HTTP_POST && key.charge.takes;
-    if (takes && !decide_take(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-    if (key.method == NGX_HTTP_POST) {
-        const ngx_int_t rc = check_chargeable(key);
-        if (rc != NGX_DECLINED) { return rc; }
-
-        if (!takes && !charge_here(key)) {
-            return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE, "no room for the key");
-        }
-
-        if (takes && !take_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-    }
-
-    return send_count(key);
+    const ngx_int_t rc = key.method == NGX_HTTP_POST ? post_local(key) : NGX_DECLINED;
+    return rc == NGX_DECLINED ? send_count(key) : rc;
 }
 
 ngx_int_t answer_write(KeyRequest &key, OverrideWrite::Result result) {
@@ -133,6 +151,23 @@ ngx_int_t handle_local(KeyRequest &key) {
     return rc;
 }
 
+/* Makes the claim of the key, and finds its usual limit. */
+void init_claim(KeyRequest &key) {
+    ZoneConf &zone = *key.zone;
+    Claim &claim = key.claim;
+
+    claim.zone = zone.memory.table;
+    claim.policy = &zone.policy;
+    claim.counts = &zone.worker.counters->slots;
+    claim.debts = zone.memory.aside.debts;
+    claim.purpose = Purpose::kLook;
+    claim.hash = zone.memory.table->hash(view(key.key));
+
+    if (zone.variable) { key.usual = zone.memory.aside.variable_overrides->find(claim.hash); }
+
+    if (!key.usual.is_set()) { key.usual.limit = zone.limit; }
+}
+
 } // namespace
 
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
@@ -159,13 +194,16 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
         rc = read_rate_args(r, zone, &key.rate);
     }
 
-    if (rc == NGX_DECLINED && r->method == NGX_HTTP_POST) { rc = read_charge_args(r, &key.charge); }
+    ChargeArgs charge = {};
+    if (rc == NGX_DECLINED && r->method == NGX_HTTP_POST) { rc = read_charge_args(r, &charge); }
 
     bool lifts = false;
     if (rc == NGX_DECLINED && r->method == NGX_HTTP_DELETE) { rc = read_what_arg(r, zone, &lifts); }
 
     if (rc != NGX_DECLINED) { return rc; }
 
+    key.units = charge.cost;
+    key.takes = charge.takes;
     if (lifts) {
         lift_ban(zone, view(key.key));
         key.method = NGX_HTTP_GET;

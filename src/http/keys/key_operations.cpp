@@ -3,14 +3,12 @@
 #include "http/keys/key_operations.hpp"
 
 #include "core/limiter/limiter.hpp"
-#include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/api_response.hpp"
 #include "http/request/penalties.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
-#include "redis/shared/outbox.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -53,81 +51,7 @@ void write_window(Json &json, const Window &window) {
     }
 }
 
-/* Sets the limit of the claim. */
-void set_limit(KeyRequest &key, const Override &limit) {
-    apply_override(*key.zone, limit, key.claim, key.parts);
-}
-
 } // namespace
-
-void set_usual_limit(KeyRequest &key) {
-    set_limit(key, key.usual.is_limited() ? key.usual : Override{key.zone->limit_max(), {}});
-}
-
-void init_claim(KeyRequest &key) {
-    ZoneConf &zone = *key.zone;
-    Claim &claim = key.claim;
-
-    claim.zone = zone.memory.table;
-    claim.policy = &zone.policy;
-    claim.counts = &zone.worker.counters->slots;
-    claim.debts = zone.memory.aside.debts;
-    claim.purpose = Purpose::kLook;
-    claim.hash = zone.memory.table->hash(view(key.key));
-
-    if (zone.variable) { key.usual = zone.memory.aside.variable_overrides->find(claim.hash); }
-
-    if (!key.usual.is_set()) { key.usual.limit = zone.limit; }
-}
-
-bool charge_here(KeyRequest &key) {
-    set_limit(key, key.basis());
-    const Claim claim = as_local(key.claim);
-    if (key.charge.cost < 0) {
-        give_back(claim, -key.charge.cost, ngx_current_msec);
-        return true;
-    }
-
-    uint64_t lost;
-    return charge(claim, key.charge.cost, ngx_current_msec, &lost);
-}
-
-void forget_claim(const ZoneConf &zone, const Claim &claim, ngx_uint_t method) {
-    if (method == NGX_HTTP_DELETE) { claim.forget(ngx_current_msec); }
-
-    if (claim.remote == nullptr) { return; }
-
-    zone.remote.refusals->forget(claim);
-
-    if (zone.remote.outbox != nullptr && method == NGX_HTTP_DELETE) {
-        (void)zone.remote.outbox->subtract(claim.hash, UINT32_MAX);
-    }
-
-    if (zone.remote.leases != nullptr && method != NGX_HTTP_POST) {
-        zone.remote.leases->forget(claim, ngx_current_msec);
-    }
-}
-
-void forget_windows(const ZoneConf &zone, Claim &claim, OverriddenParts &parts,
-                    std::initializer_list<Window> windows, ngx_uint_t method) {
-    for (const Window &window : windows) {
-        apply_override(zone, {zone.any_limit(), window}, claim, parts);
-        forget_claim(zone, claim, method);
-    }
-
-    if (method == NGX_HTTP_DELETE) { zone.memory.aside.offenders->forget(claim.key_hash()); }
-}
-
-bool take_here(KeyRequest &key) {
-    set_limit(key, key.basis());
-    Claim claim = key.claim;
-    claim.purpose = Purpose::kConsume;
-    claim.cost = key.charge.cost;
-    claim.fit_core();
-    acquire(&claim, 1, ngx_current_msec);
-    return claim.outcome == Outcome::kAdmitted
-           || reject_take(key, claim.retry_after_ms(ngx_current_msec));
-}
 
 bool decide_take(KeyRequest &key) {
     if (key.limit().is_unlimited()) {
@@ -145,12 +69,6 @@ bool reject_take(KeyRequest &key, uint64_t wait_ms) {
     return wait_ms == kNever || push_retry_after(key.request, key.retry_after, wait_ms);
 }
 
-void forget_here(KeyRequest &key) {
-    set_limit(key, key.basis());
-    forget_windows(*key.zone, key.claim, key.parts, {{}, key.usual.window, key.own.window},
-                   key.method);
-}
-
 ngx_int_t send_key(const KeyRequest &key) {
     return send_json(key.request, key.status, [&](Json &json) {
         const auto known_field = [&](const char *name, bool is_known, uint64_t value) {
@@ -159,7 +77,7 @@ ngx_int_t send_key(const KeyRequest &key) {
 
         const Override &limit = key.limit();
         const Policy policy = with_window(key.zone->policy, key.basis().window);
-        const Verdict &verdict = key.verdict;
+        const Verdict verdict = key.claim.describe(ngx_current_msec);
         const bool is_blocked = limit.is_blocked();
         const bool has_limit = is_blocked || limit.is_limited();
 
@@ -198,10 +116,9 @@ ngx_int_t send_key(const KeyRequest &key) {
 }
 
 ngx_int_t send_count(KeyRequest &key) {
-    set_limit(key, key.basis());
+    key.set_limit(key.basis());
     key.claim.fit_core();
     acquire(&key.claim, 1, ngx_current_msec);
-    key.verdict = key.claim.describe(ngx_current_msec);
     return send_key(key);
 }
 
