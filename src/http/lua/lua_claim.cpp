@@ -91,20 +91,25 @@ void admit_unlimited(const LuaCall &call, limit_sliding_verdict *verdict) {
     verdict->remaining_number = HUGE_VAL;
 }
 
-/* Settles the units of the call in this node's memory.  Returns false if a key to be charged has no
- * place in a full zone. */
-bool settle(const LuaCall &call) {
+/* Counts a decided claim, unless the call only peeks, and describes the claim. */
+void conclude(LuaCall &call, limit_sliding_verdict *verdict) {
     const Claim &claim = call.claim;
-    /* A blocked key counts nothing. */
-    if (claim.verdict != nullptr) { return true; }
+    if (call.operation == kLuaTake) { account(call); }
 
-    uint64_t lost;
-    const bool has_room = settle_here(claim, call.units, &lost);
-    if (kHasRedis && is_synced(claim)) {
-        sync_redis(claim, call.units - static_cast<int64_t>(lost));
+    verdict->admitted = is_admitted(claim);
+    verdict->source_number = 0;
+    write_numbers(claim, ngx_current_msec, verdict);
+    if (call.lua->queues && verdict->admitted) {
+        verdict->delay_number = number_of(claim.delay_ms(ngx_current_msec));
     }
 
-    return has_room;
+    if (claim.remote == nullptr) { return; }
+
+    verdict->source_number = static_cast<unsigned char>(index_of(remote_of(claim).source));
+    if (remote_of(claim).own.is_unlimited()) {
+        verdict->limit_number = HUGE_VAL;
+        verdict->remaining_number = HUGE_VAL;
+    }
 }
 
 } // namespace
@@ -167,23 +172,35 @@ bool decide_by_ban(LuaCall &call) {
     return call.zone->rejected.are_banned() && find_ban(call.key, call.claim, call.parts, call.ban);
 }
 
-void conclude(LuaCall &call, limit_sliding_verdict *verdict) {
+Progress change(LuaCall &call) {
+    if (call.operation == kLuaForget) { return forget(call); }
+
     const Claim &claim = call.claim;
-    if (call.operation == kLuaTake) { account(call); }
+    if (claim.remote != nullptr) { call.own = remote_of(claim).zone->told->find(claim.key_hash()); }
 
-    verdict->admitted = is_admitted(claim);
-    verdict->source_number = 0;
-    write_numbers(claim, ngx_current_msec, verdict);
-    if (call.lua->queues && verdict->admitted) {
-        verdict->delay_number = number_of(claim.delay_ms(ngx_current_msec));
-    }
+    if (claim.verdict != nullptr || !call.limit().is_limited()) { return Progress::kDone; }
 
-    if (claim.remote == nullptr) { return; }
+    if (!kHasRedis || !is_synced(claim)) { return charge(call); }
 
-    verdict->source_number = static_cast<unsigned char>(index_of(remote_of(claim).source));
-    if (remote_of(claim).own.is_unlimited()) {
-        verdict->limit_number = HUGE_VAL;
-        verdict->remaining_number = HUGE_VAL;
+    uint64_t lost;
+    const bool has_room = settle_here(claim, call.units, &lost);
+    sync_redis(claim, call.units - static_cast<int64_t>(lost));
+    return has_room ? Progress::kDone : Progress::kNoRoom;
+}
+
+LuaCode end_call(LuaCall &call, Progress progress, limit_sliding_verdict *verdict) {
+    switch (progress) {
+    case Progress::kDone:
+        if (call.decides()) { conclude(call, verdict); }
+        return kLuaDone;
+    case Progress::kWaits:
+        return kLuaWaits;
+    case Progress::kNoRoom:
+        return kLuaNoRoom;
+    case Progress::kRefused:
+        return kLuaRefused;
+    default:
+        return kLuaAway;
     }
 }
 
@@ -191,18 +208,12 @@ LuaCode run_here(LuaCall &call, limit_sliding_verdict *verdict, Hold *hold) {
     LuaCode code;
     if (!make_claim(call, verdict, &code)) { return code; }
 
-    if (call.operation == kLuaForget) {
-        forget_here(call, Facts::kHistory);
-    } else if (!call.decides()) {
-        return settle(call) ? kLuaDone : kLuaNoRoom;
-    } else {
-        call.claim.hold = hold;
-        if (!decide_by_ban(call)) { acquire(&call.claim, 1, ngx_current_msec); }
+    if (!call.decides()) { return end_call(call, change(call), verdict); }
 
-        conclude(call, verdict);
-    }
+    call.claim.hold = hold;
+    if (!decide_by_ban(call)) { acquire(&call.claim, 1, ngx_current_msec); }
 
-    return kLuaDone;
+    return end_call(call, Progress::kDone, verdict);
 }
 
 [[gnu::noinline]] LuaCode run_here(const limit_sliding_zone *zone, int operation,

@@ -41,8 +41,13 @@ bool make_claim(LuaCall &call, limit_sliding_verdict *verdict, LuaCode *code);
  * key is not banned. */
 bool decide_by_ban(LuaCall &call);
 
-/* Counts a decided claim, unless the call only peeks, and describes the claim. */
-void conclude(LuaCall &call, limit_sliding_verdict *verdict);
+/* Executes a call that charges units, gives units back, or deletes the key.  A key without a limit
+ * and a blocked key count nothing. */
+Progress change(LuaCall &call);
+
+/* Returns the result of a call.  A decision that is done is counted, unless it is a peek, and
+ * described. */
+LuaCode end_call(LuaCall &call, Progress progress, limit_sliding_verdict *verdict);
 
 /* Executes a call that asks Redis for nothing.  `hold` gets the units of a zone with inflight=. */
 LuaCode run_here(LuaCall &call, limit_sliding_verdict *verdict, Hold *hold = nullptr);

@@ -105,43 +105,18 @@ Progress decide(Wait &wait) {
                                                                  : Progress::kWaits;
 }
 
-/* Settles the units, unless the key has no limit or is blocked. */
-Progress settle(LuaCall &call) {
-    call.own = call.remote.zone->told->find(call.claim.key_hash());
-    return call.usual.is_limited() && call.limit().is_limited() ? charge(call) : Progress::kDone;
-}
-
-Progress begin(Wait &wait) {
-    return wait.call.decides()                 ? decide(wait)
-           : wait.call.operation == kLuaForget ? forget(wait.call)
-                                               : settle(wait.call);
-}
-
-/* Ends the call with the verdict, unless it waits.  A look at units in flight has the cost 0, so the
- * units for which Lua peeks are compared with the remaining units here. */
+/* Ends the call, unless it waits.  A look at units in flight has the cost 0, so the units for which
+ * Lua peeks are compared with the remaining units here. */
 LuaCode end(Wait &wait, Progress progress, limit_sliding_verdict *verdict) {
-    LuaCall &call = wait.call;
-    switch (progress) {
-    case Progress::kDone:
-        break;
-    case Progress::kWaits:
-        return kLuaWaits;
-    case Progress::kRefused:
-        return kLuaRefused;
-    default:
-        return kLuaAway;
-    }
-
-    if (!call.decides()) { return kLuaDone; }
-
-    conclude(call, verdict);
-    if (is_held(call.claim) && call.operation == kLuaPeek
+    const LuaCall &call = wait.call;
+    const LuaCode code = end_call(wait.call, progress, verdict);
+    if (code == kLuaDone && is_held(call.claim) && call.operation == kLuaPeek
         && verdict->remaining_number < static_cast<double>(call.units)) {
         verdict->admitted = false;
         verdict->retry_after_number = HUGE_VAL;
     }
 
-    return kLuaDone;
+    return code;
 }
 
 /* Ends the wait of a hold, if there is one: Lua gets the hold if it has units. */
@@ -160,7 +135,9 @@ LuaCode conclude_hold(Wait &wait, LuaCode code, const limit_sliding_verdict &ver
 /* Begins the call, which has its key. */
 LuaCode ask(Wait &wait, limit_sliding_verdict *verdict) {
     LuaCode code;
-    return make_claim(wait.call, verdict, &code) ? end(wait, begin(wait), verdict) : code;
+    if (!make_claim(wait.call, verdict, &code)) { return code; }
+
+    return end(wait, wait.call.decides() ? decide(wait) : change(wait.call), verdict);
 }
 
 /* Ends the wait of a hold that is released while Redis is asked. */

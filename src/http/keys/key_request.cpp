@@ -1,24 +1,14 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/key_operations.hpp"
+#include "http/keys/key_request.hpp"
 
-#include "core/limiter/limiter.hpp"
-#include "http/conf/configuration.hpp"
 #include "http/json/api_response.hpp"
 #include "http/request/penalties.hpp"
-#include "http/response/headers.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
-
-Ban ban_of(const KeyRequest &key) {
-    const ZoneConf &zone = *key.zone;
-    if (!zone.rejected.are_banned()) { return {}; }
-
-    return zone.memory.aside.bans->find(ban_hash(zone, view(key.key)), ngx_current_msec);
-}
 
 void write_ban(Json &json, const KeyRequest &key) {
     const Ban ban = ban_of(key);
@@ -53,20 +43,11 @@ void write_window(Json &json, const Window &window) {
 
 } // namespace
 
-bool decide_take(KeyRequest &key) {
-    if (key.limit().is_unlimited()) {
-        key.method = NGX_HTTP_GET;
-        return true;
-    }
+Ban ban_of(const KeyRequest &key) {
+    const ZoneConf &zone = *key.zone;
+    if (!zone.rejected.are_banned()) { return {}; }
 
-    const uint64_t wait_ms = key.limit().is_blocked() ? kNever : ban_of(key).left_ms;
-    return wait_ms == 0 || reject_take(key, wait_ms);
-}
-
-bool reject_take(KeyRequest &key, uint64_t wait_ms) {
-    key.method = NGX_HTTP_GET;
-    key.status = loc_conf(key.request).status_code;
-    return wait_ms == kNever || push_retry_after(key.request, key.retry_after, wait_ms);
+    return zone.memory.aside.bans->find(ban_hash(zone, view(key.key)), ngx_current_msec);
 }
 
 ngx_int_t send_key(const KeyRequest &key) {
@@ -113,22 +94,6 @@ ngx_int_t send_key(const KeyRequest &key) {
             json.field("source", kSourceNames[index_of(key.remote.source)]);
         }
     });
-}
-
-ngx_int_t send_count(KeyRequest &key) {
-    key.set_limit(key.basis());
-    key.claim.fit_core();
-    acquire(&key.claim, 1, ngx_current_msec);
-    return send_key(key);
-}
-
-ngx_int_t check_chargeable(const KeyRequest &key) {
-    const Override &limit = key.limit();
-    if (limit.is_limited()) { return NGX_DECLINED; }
-
-    return send_error(key.request, NGX_HTTP_CONFLICT,
-                      limit.is_blocked() ? "the key is blocked"
-                                         : "the key has no limit, or it is not known");
 }
 
 } // namespace limit_sliding
