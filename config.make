@@ -35,7 +35,7 @@ do
             echo "$limit_sliding_obj: override CFLAGS := \$(CFLAGS)" \
                 "-I$ngx_addon_dir/src \$(LIMIT_SLIDING_CFLAGS)" >> $NGX_MAKEFILE
             continue ;;
-        */http/api/* | */http/json/* | */http/keys/* | \
+        */http/api/* | */http/json/* | */http/keys/* | */http/calls/* | \
         */http/lua/lua_hold.* | */http/lua/wait_redis.* | \
         */http/directives/*.cpp | \
         */http/conf/limit_set.* | */http/conf/zone.* | \

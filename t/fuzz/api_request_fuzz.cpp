@@ -16,7 +16,6 @@
 #include "http/api/api.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/api_response.hpp"
-#include "http/keys/key_operations.hpp"
 #include "http/keys/keys.hpp"
 #include "http/overrides/file_load.hpp"
 #include "input.hpp"
@@ -24,7 +23,9 @@
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/bans/ban_call.hpp"
+#include "redis/decisions/client.hpp"
 #include "redis/errands/server_memory.hpp"
+#include "redis/shares/claim_units.hpp"
 #include "zone.hpp"
 
 using std::string;
@@ -98,7 +99,12 @@ ngx_http_cleanup_t *ngx_http_cleanup_add(ngx_http_request_t *r, size_t) {
 
 namespace limit_sliding {
 
-ngx_int_t handle_in_redis(KeyRequest &) { abort(); }
+bool ask_redis(Span<Claim>, Waiter *) { abort(); }
+bool charge_redis(Claim *, int64_t, Waiter *) { abort(); }
+bool send_key_command(Claim &, KeyCommand, string_view, ngx_msec_t, Waiter *) { abort(); }
+std::optional<Told> take_units(Claim &, Waiter *) { abort(); }
+void leave_ask(Waiter *) { abort(); }
+const char *why_undecided(const RemoteZone &) { abort(); }
 ngx_int_t send_overrides_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
 std::optional<ServerMemory> look_at_memory(Redis &) { abort(); }
 void tell_lifted_ban(const RemoteZone &, uint64_t) { abort(); }

@@ -13,7 +13,7 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/asks/script_call.cpp \
     src/redis/topology/cluster.cpp src/redis/topology/sentinel.cpp src/redis/wire/endpoint.cpp \
     $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard $(addprefix src/http/,json/*.cpp \
-    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rates_and_costs.cpp \
+    keys/*.cpp calls/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rates_and_costs.cpp \
     $(addprefix src/http/request/,suspend.cpp penalties.cpp) \
     $(addprefix src/http/conf/,written_key.cpp client_address.cpp zone_conf.cpp) \
     src/http/response/headers.cpp

@@ -93,6 +93,15 @@ $redis->command('SET', 'limit_sliding:counter:{' . digest('off') . '}:limit', 'o
 is told(counter => 1, 'take("off")'), 'admitted inf inf redis', 'off';
 is lua('say(zone("counter"):charge("off", 5))'), 'true nil', '... counts nothing';
 
+my $own = 'limit_sliding:counter:{' . digest('windows') . '}:limit';
+is told(counter => 1, 'take("windows", { rate = "2/1h" })'), 'admitted 2 1 redis', 'a key in the window of the caller';
+$redis->command('SET', $own, '5/2h');
+is told(counter => 1, 'take("windows", { rate = "2/1h" })'), 'admitted 5 4 redis', '... and in that of its own limit';
+is lua("say(zone('counter'):forget('windows', { rate = '2/1h' }))") . told(counter => 1, 'peek("windows")'),
+    'true niladmitted 5 5 redis', '... is forgotten in its own window';
+$redis->command('DEL', $own);
+is told(counter => 1, 'peek("windows", { rate = "2/1h" })'), 'admitted 2 2 redis', '... and in that of the caller';
+
 for my $name (qw(synced counter)) {
     my $limit = "limit_sliding:$name:{" . digest('blocked') . '}:limit';
     $redis->command('SET', $limit, 0);

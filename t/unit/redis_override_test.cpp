@@ -137,7 +137,7 @@ void check_terms(const Text &text, const Policy &policy, const int64_t *elements
     }
 
     /* one unit is in use, and another one is wanted */
-    const bool has_room = !own.is_blocked() && own.limit != 1;
+    const bool has_room = terms_of(own) != Terms::kBlocked && own.limit != 1;
     assert_int_equal(elements[(*next)++], has_room);
     assert_int_equal(elements[(*next)++], 1 + has_room);
     assert_false(terms.is_foreign);
@@ -192,8 +192,8 @@ size_t check(const Text &text, const Policy &policy, redisReply *const *element)
     const long long limit = element[0]->integer;
     const bool has_window = is_own && own.window.is_given();
     const long long expected = !is_own              ? -7
-                               : own.is_unlimited() ? 0
-                               : own.is_blocked()   ? kScriptOwn
+                               : terms_of(own) == Terms::kUnlimited ? 0
+                               : terms_of(own) == Terms::kBlocked ? kScriptOwn
                                                     : kScriptOwn + static_cast<long long>(own.limit)
                                                         + (has_window ? kScriptWindow : 0);
 

@@ -23,11 +23,6 @@ struct Override {
     Window window;  /* not given: the window of the zone */
 
     bool is_set() const { return limit != kLimitUnset; }
-    bool is_unlimited() const { return limit == kUnlimited; }
-    bool is_blocked() const { return limit == kBlocked; }
-
-    /* Returns true if the limit is a number. */
-    bool is_limited() const { return limit - 1 < kBlocked - 1; }
 
     bool operator==(const Override &other) const {
         return limit == other.limit && window == other.window;

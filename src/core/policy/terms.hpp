@@ -27,9 +27,14 @@ inline Terms terms_of(const Override &own) {
                                    : Terms::kLimited;
 }
 
+/* Returns true if an override is set, and is a number. */
+inline bool has_number(const Override &own) {
+    return own.is_set() && terms_of(own) == Terms::kLimited;
+}
+
 /* Returns the limit in force: that of the override, if it is a number, else `limit`. */
 inline uint64_t limit_under(const Override &own, uint64_t limit) {
-    return own.is_set() && terms_of(own) == Terms::kLimited ? own.limit : limit;
+    return has_number(own) ? own.limit : limit;
 }
 
 /* Returns who decides a claim under these terms, if `limited` does so under a limit. */

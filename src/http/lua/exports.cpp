@@ -102,7 +102,7 @@ int limit_sliding_lua_run(const limit_sliding_zone *zone, int operation, const c
 
     if (zone->in_flight && operation != kLuaPeek) { return kLuaHeld; }
 
-    return run_here(make_call(zone, operation, key, len, rate, units), verdict);
+    return run_here(zone, operation, {key, len}, rate, units, verdict);
 }
 
 void limit_sliding_lua_describe(limit_sliding_verdict *verdict) { describe_plainly(verdict); }

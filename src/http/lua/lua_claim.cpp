@@ -9,7 +9,6 @@
 
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
-#include "http/keys/key_operations.hpp"
 #include "http/request/penalties.hpp"
 #include "http/request/remote_claims.hpp"
 #include "http/request/sync_claims.hpp"
@@ -25,48 +24,48 @@ double number_of(uint64_t n) {
     return n == kNever ? HUGE_VAL : static_cast<double>(static_cast<int64_t>(n));
 }
 
-/* Finds the limit that replaces the limit of the zone: the override of the key in this node's
- * memory, else the limit of the caller, else the limit that a variable set in the last request. */
-Override find_own(const LuaCall &call, const Claim &claim) {
-    const ZoneConf &zone = call.zone->conf();
+/* Finds the override of the key in this node's memory, and the limit of a key without one: that of
+ * the caller, else the limit that a variable set in the last request. */
+void find_limits(LuaCall &call) {
+    const ZoneConf &zone = *call.zone;
+    const uint64_t hash = call.claim.hash;
+    if (!zone.is_remote() && find_override(zone, hash, &call.own)) { return; }
+
     OverrideCache &variable_overrides = *zone.memory.aside.variable_overrides;
-    Override own = {};
-    if (!zone.is_remote() && find_override(zone, claim.hash, &own)) { return own; }
+    if (!zone.variable) { return; }
 
-    if (call.rate.is_set()) {
-        if (zone.variable) { variable_overrides.set(claim.hash, call.rate); }
-
-        return call.rate;
+    if (call.usual.is_set()) {
+        variable_overrides.set(hash, call.usual);
+    } else if (zone.limit == 0) {
+        call.usual = variable_overrides.find(hash);
     }
-
-    return claim.limit == 0 && zone.variable ? variable_overrides.find(claim.hash) : own;
 }
 
 /* Adds the rejection to the offenders of the zone, to the rejections counted towards a ban, and to
  * the history of the key, if the zone has these. */
-[[gnu::noinline]] void record(const LuaCall &call, Claim &claim, Verdict &ban) {
-    ZoneConf &zone = call.zone->conf();
+[[gnu::noinline]] void record(ZoneConf &zone, const ngx_str_t &key, Claim &claim, Verdict &ban) {
     const uint32_t n = zone.rejected.are_watched ? zone.worker.sampler.weight(ngx_current_msec) : 0;
-    if (n != 0) { add_rejections(call.key, claim, n, ban); }
+    if (n != 0) { add_rejections(key, claim, n, ban); }
 
     record_rejection(claim, ngx_current_msec);
 }
 
 /* Counts a decided claim as the handler of requests does. */
-void account(const LuaCall &call, Claim &claim, LuaClaim &memory) {
-    const ZoneConf &zone = call.zone->conf();
+void account(LuaCall &call) {
+    ZoneConf &zone = *call.zone;
+    Claim &claim = call.claim;
     const bool admitted = is_admitted(claim);
     count_source(zone, claim);
     if (kHasRedis) { tell_synced({&claim, 1}, admitted); }
 
     if (!admitted) {
         count_request(zone, kCountRejected);
-        record(call, claim, memory.ban);
+        record(zone, call.key, claim, call.ban);
         return;
     }
 
     const bool is_unlimited = claim.standing == Standing::kUnlimited;
-    const bool waits = call.zone->queues && claim.delay_ms(ngx_current_msec) != 0;
+    const bool waits = call.lua->queues && claim.delay_ms(ngx_current_msec) != 0;
     count_request(zone, is_unlimited ? kCountUnlimited : waits ? kCountDelayed : kCountPassed);
 }
 
@@ -84,7 +83,7 @@ void write_numbers(const Claim &claim, uint64_t now_ms, limit_sliding_verdict *v
 
 /* Admits a key without a limit. */
 void admit_unlimited(const LuaCall &call, limit_sliding_verdict *verdict) {
-    if (call.operation == kLuaTake) { count_request(call.zone->conf(), kCountUnlimited); }
+    if (call.operation == kLuaTake) { count_request(*call.zone, kCountUnlimited); }
 
     *verdict = {};
     verdict->admitted = true;
@@ -92,70 +91,15 @@ void admit_unlimited(const LuaCall &call, limit_sliding_verdict *verdict) {
     verdict->remaining_number = HUGE_VAL;
 }
 
-} // namespace
-
-LuaCode make_claim(const LuaCall &call, Claim &claim, LuaClaim &memory) {
-    const Limit &limit = call.zone->limit;
-    ZoneConf &zone = *limit.zone;
-    memory.is_unlimited = false;
-    if (call.key.len == 0) { return kLuaEmptyKey; }
-
-    /* The decision sets the other fields. */
-    std::memcpy(&claim, &limit.claim, offsetof(Claim, outcome));
-    claim.hash = claim.zone->hash(view(call.key));
-    claim.cost = std::min(call.units, kRemoteMax + 1);
-    if (call.operation != kLuaTake) {
-        claim.purpose = Purpose::kLook;
-        claim.records = false;
-    }
-
-    Override own = {};
-    if (call.operation == kLuaForget) {
-        claim.limit = zone.any_limit();
-    } else {
-        own = find_own(call, claim);
-    }
-
-    memory.is_unlimited = own.is_unlimited();
-    if (memory.is_unlimited) { return kLuaDone; }
-
-    if (own.is_set()) {
-        apply_override(zone, own, claim, memory.parts);
-    } else if (claim.limit == 0) {
-        return kLuaNoRate;
-    }
-
-    if (kHasRedis && zone.is_remote()) {
-        complete_remote(claim, zone, call.key, memory.remote);
-    } else {
-        claim.fit_core();
-    }
-
-    return kLuaDone;
-}
-
-bool begin_claim(const LuaCall &call, Claim &claim, LuaClaim &memory,
-                 limit_sliding_verdict *verdict, LuaCode *code) {
-    *code = make_claim(call, claim, memory);
-    if (*code != kLuaDone) { return false; }
-
-    if (memory.is_unlimited) { admit_unlimited(call, verdict); }
-
-    return !memory.is_unlimited;
-}
-
-bool decide_by_ban(const LuaCall &call, Claim &claim, LuaClaim &memory) {
-    return call.zone->conf().rejected.are_banned()
-           && find_ban(call.key, claim, memory.parts, memory.ban);
-}
-
-void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding_verdict *verdict) {
-    if (call.operation == kLuaTake) { account(call, claim, memory); }
+/* Counts a decided claim, unless the call only peeks, and describes the claim. */
+void conclude(LuaCall &call, limit_sliding_verdict *verdict) {
+    const Claim &claim = call.claim;
+    if (call.operation == kLuaTake) { account(call); }
 
     verdict->admitted = is_admitted(claim);
     verdict->source_number = 0;
     write_numbers(claim, ngx_current_msec, verdict);
-    if (call.zone->queues && verdict->admitted) {
+    if (call.lua->queues && verdict->admitted) {
         verdict->delay_number = number_of(claim.delay_ms(ngx_current_msec));
     }
 
@@ -168,60 +112,117 @@ void conclude(const LuaCall &call, Claim &claim, LuaClaim &memory, limit_sliding
     }
 }
 
-bool settle_here(const LuaCall &call, const Claim &claim) {
-    /* A blocked key counts nothing. */
-    if (!claim.is_here()) { return true; }
+} // namespace
 
-    const bool is_charge = call.operation == kLuaCharge;
-    uint64_t units = call.units;
-    bool has_room = true;
-    if (is_charge) {
-        uint64_t lost;
-        has_room = charge(claim, units, ngx_current_msec, &lost);
-        units -= lost;
+void begin_call(LuaCall &call, const limit_sliding_zone *zone, int operation, std::string_view key,
+                const limit_sliding_rate *rate, uint64_t units) {
+    call.lua = static_cast<const LuaZone *>(zone);
+    call.zone = &call.lua->conf();
+    call.operation = static_cast<LuaOperation>(operation);
+    call.key = to_str(key);
+    call.units = operation == kLuaGiveBack ? -static_cast<int64_t>(units) : units;
+    call.own = {};
+    call.usual = {};
+    if (rate != nullptr) {
+        call.usual = {rate->limit, {rate->window_ms, static_cast<Calendar>(rate->calendar)}};
+    }
+}
+
+bool make_claim(LuaCall &call, limit_sliding_verdict *verdict, LuaCode *code) {
+    *code = kLuaEmptyKey;
+    if (call.key.len == 0) { return false; }
+
+    /* The decision sets the other fields. */
+    ZoneConf &zone = *call.zone;
+    Claim &claim = call.claim;
+    std::memcpy(&claim, &call.lua->limit.claim, offsetof(Claim, outcome));
+    claim.hash = claim.zone->hash(view(call.key));
+    claim.cost = std::min<uint64_t>(call.units, kRemoteMax + 1);
+    if (call.operation != kLuaTake) {
+        claim.purpose = Purpose::kLook;
+        claim.records = false;
+    }
+
+    find_limits(call);
+    const Override &limit = call.limit();
+    if (call.operation != kLuaForget) {
+        const bool is_unlimited = terms_of(limit) == Terms::kUnlimited;
+        *code = is_unlimited ? kLuaDone : kLuaNoRate;
+        if (is_unlimited) {
+            admit_unlimited(call, verdict);
+            return false;
+        }
+
+        if (!limit.is_set() && claim.limit == 0) { return false; }
+
+        if (limit.is_set()) { call.set_limit(limit); }
+    }
+
+    if (!call.usual.is_set()) { call.usual.limit = zone.limit; }
+
+    if (kHasRedis && zone.is_remote()) {
+        complete_remote(claim, zone, call.key, call.remote);
     } else {
-        give_back(claim, units, ngx_current_msec);
+        claim.fit_core();
     }
 
-    if (kHasRedis && claim.remote != nullptr && is_synced(claim)) {
-        sync_redis(claim, is_charge ? static_cast<int64_t>(units) : -static_cast<int64_t>(units));
-    }
-
-    return has_room;
+    return true;
 }
 
-void forget_key(const LuaCall &call, Claim claim, LuaClaim &memory) {
-    const ZoneConf &zone = call.zone->conf();
-    const Window own = zone.is_remote()
-                           ? zone.memory.aside.redis_overrides->find(claim.key_hash()).window
-                           : find_own(call, claim).window;
-    forget_windows(zone, claim, memory.parts, {{}, call.rate.window, own}, NGX_HTTP_DELETE);
+bool decide_by_ban(LuaCall &call) {
+    return call.zone->rejected.are_banned() && find_ban(call.key, call.claim, call.parts, call.ban);
 }
 
-LuaCode run_here(const LuaCall &call, limit_sliding_verdict *verdict, Hold *hold) {
-    Claim claim;
-    LuaClaim memory;
-    LuaCode code;
-    if (call.operation == kLuaTake || call.operation == kLuaPeek) {
-        if (!begin_claim(call, claim, memory, verdict, &code)) { return code; }
+Progress change(LuaCall &call) {
+    if (call.operation == kLuaForget) { return forget(call); }
 
-        claim.hold = hold;
-        if (!decide_by_ban(call, claim, memory)) { acquire(&claim, 1, ngx_current_msec); }
+    const Claim &claim = call.claim;
+    if (claim.remote != nullptr) { call.own = remote_of(claim).zone->told->find(claim.key_hash()); }
 
-        conclude(call, claim, memory, verdict);
+    if (!claim.is_here() || !has_number(call.limit())) { return Progress::kDone; }
+
+    if (!kHasRedis || !is_synced(claim)) { return charge(call); }
+
+    uint64_t lost;
+    const bool has_room = settle_here(claim, call.units, &lost);
+    sync_redis(claim, call.units - static_cast<int64_t>(lost));
+    return has_room ? Progress::kDone : Progress::kNoRoom;
+}
+
+LuaCode end_call(LuaCall &call, Progress progress, limit_sliding_verdict *verdict) {
+    switch (progress) {
+    case Progress::kDone:
+        if (call.decides()) { conclude(call, verdict); }
         return kLuaDone;
-    }
-
-    code = make_claim(call, claim, memory);
-    if (code != kLuaDone) { return code; }
-
-    if (call.operation == kLuaForget) {
-        forget_key(call, claim, memory);
-    } else if (!memory.is_unlimited && !settle_here(call, claim)) {
+    case Progress::kWaits:
+        return kLuaWaits;
+    case Progress::kNoRoom:
         return kLuaNoRoom;
+    case Progress::kRefused:
+        return kLuaRefused;
+    default:
+        return kLuaAway;
     }
+}
 
-    return kLuaDone;
+LuaCode run_here(LuaCall &call, limit_sliding_verdict *verdict, Hold *hold) {
+    LuaCode code;
+    if (!make_claim(call, verdict, &code)) { return code; }
+
+    if (!call.decides()) { return end_call(call, change(call), verdict); }
+
+    call.claim.hold = hold;
+    if (!decide_by_ban(call)) { acquire(&call.claim, 1, ngx_current_msec); }
+
+    return end_call(call, Progress::kDone, verdict);
+}
+
+[[gnu::noinline]] LuaCode run_here(const limit_sliding_zone *zone, int operation,
+                                   std::string_view key, const limit_sliding_rate *rate,
+                                   uint64_t units, limit_sliding_verdict *verdict) {
+    LuaCall call;
+    begin_call(call, zone, operation, key, rate, units);
+    return run_here(call, verdict);
 }
 
 LuaCode take_plainly(const LuaZone &zone, std::string_view key, const limit_sliding_rate *rate,
@@ -231,7 +232,7 @@ LuaCode take_plainly(const LuaZone &zone, std::string_view key, const limit_slid
     if ((rate != nullptr && (rate->limit > kLimitMax || rate->window_ms != 0 || conf.variable))
         || conf.memory.aside.overrides->count() != 0
         || (limit.claim.debts != nullptr && limit.claim.debts->has_any())) {
-        return run_here(make_call(&zone, kLuaTake, key.data(), key.size(), rate, units), verdict);
+        return run_here(&zone, kLuaTake, key, rate, units, verdict);
     }
 
     /* The decision sets the other fields. */
@@ -250,7 +251,7 @@ LuaCode take_plainly(const LuaZone &zone, std::string_view key, const limit_slid
 
     if (!is_admitted(claim) && (conf.rejected.are_watched || claim.records)) {
         Verdict none; /* the zone has no bans */
-        record(make_call(&zone, kLuaTake, key.data(), key.size(), nullptr, units), claim, none);
+        record(zone.conf(), to_str(key), claim, none);
     }
 
     verdict->admitted = is_admitted(claim);

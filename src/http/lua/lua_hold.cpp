@@ -57,8 +57,8 @@ limit_sliding_hold *create_hold(const LuaCall &call, ngx_http_request_t *r) {
     auto *hold = create_on_heap<limit_sliding_hold>();
     if (hold == nullptr) { return nullptr; }
 
-    hold->hash = call.zone->conf().memory.table->hash(view(call.key));
-    hold->units.holdings = &call.zone->conf().worker.holdings;
+    hold->hash = call.zone->memory.table->hash(view(call.key));
+    hold->units.holdings = &call.zone->worker.holdings;
     if (holds != nullptr) {
         holds->push_front(*hold);
         hold->is_listed = true;
@@ -68,7 +68,7 @@ limit_sliding_hold *create_hold(const LuaCall &call, ngx_http_request_t *r) {
 
 void destroy_hold(limit_sliding_hold &hold) {
     limit_sliding_lua_release(&hold);
-    if (hold.memory != nullptr) { destroy_on_heap(hold.memory); }
+    if (hold.remote != nullptr) { destroy_on_heap(hold.remote); }
 
     destroy_on_heap(&hold);
 }
@@ -82,7 +82,8 @@ int limit_sliding_lua_hold(const limit_sliding_zone *zone, void *request, const 
                            limit_sliding_verdict *verdict, limit_sliding_hold **hold) {
     if (!zone->in_flight) { return kLuaNotHeld; }
 
-    const LuaCall call = make_call(zone, kLuaTake, key, len, rate, units);
+    LuaCall call;
+    begin_call(call, zone, kLuaTake, {key, len}, rate, units);
     limit_sliding_hold *created = create_hold(call, static_cast<ngx_http_request_t *>(request));
     if (created == nullptr) { return kLuaNoMemory; }
 
@@ -100,7 +101,7 @@ void limit_sliding_lua_release(limit_sliding_hold *hold) {
     if (hold->wait != nullptr) { hold->leave(*hold); }
 
     hold->units.release();
-    if (kHasRedis && hold->memory != nullptr) { release_units(hold->memory->remote); }
+    if (kHasRedis && hold->remote != nullptr) { release_units(*hold->remote); }
 
     unlist(*hold);
 }

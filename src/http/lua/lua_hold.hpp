@@ -20,7 +20,7 @@ struct limit_sliding_hold {
     bool is_dropped;                         /* Lua has no reference to the hold */
     bool is_listed;                          /* the hold is among the holds of its request */
     ngx_queue_t link;                        /* valid if is_listed */
-    limit_sliding::LuaClaim *memory;         /* memory of a claim in Redis; else nullptr */
+    limit_sliding::RemoteClaim *remote;      /* units of Redis; nullptr: of this node */
     limit_sliding_wait *wait;                /* wait for the reply of Redis; else nullptr */
     void (*leave)(limit_sliding_hold &hold); /* ends that wait */
 };

@@ -271,7 +271,7 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     if (!ask_redis(claims.remote(), &wait.waiter)) { return fall_back(ctx, claims); }
 
     /* The client of Redis ends the wait after `timeout`, so the request needs no timer. */
-    if (r != nullptr && !suspend(r, write_handler, &wait)) {
+    if (!suspend(r, write_handler, &wait)) {
         leave_ask(&wait.waiter);
         release_all(claims.local());
         return Decision::kFailed;
@@ -405,6 +405,35 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
     end_hold(wait.waiter.claims[0], wait.waiter.told);
 
     return conclude(all, decide_all(r, ctx, all));
+}
+
+bool decide_one(Claim &claim, Waiter *waiter) {
+    const Span one(&claim, 1);
+    if (is_blocked(claim)) {
+        remote_of(claim).source = Source::kLocal;
+        return true;
+    }
+
+    if (spend_leases(one)) {
+        describe_leases(one);
+        keep_warm(one, ngx_current_msec);
+        return true;
+    }
+
+    if (reject_known(claim, ngx_current_msec)) { return true; }
+
+    if (ask_redis(one, waiter)) { return false; }
+
+    end_one(claim, Told::kFailed);
+    return true;
+}
+
+void end_one(Claim &claim, Told told) {
+    if (told == Told::kFailed) {
+        if (!decide_unasked(claim)) { (void)acquire(&claim, 1, ngx_current_msec); }
+    } else if (told == Told::kAdmitted) {
+        keep_warm({&claim, 1}, ngx_current_msec);
+    }
 }
 
 void leave_wait(Context &ctx) {

@@ -28,9 +28,9 @@ struct JointClaims {
 /* The wait of a request for Redis, and the state of the request to continue with. */
 struct RemoteWait {
     Waiter waiter;
-    ngx_http_request_t *request; /* nullptr for a claim of Lua, which belongs to no request */
+    ngx_http_request_t *request;
     JointClaims claims;
-    const Group *group;  /* limits that the claims belong to; nullptr for a claim of Lua */
+    const Group *group;  /* limits that the claims belong to */
     ngx_msec_t delay_ms; /* delay by earlier groups */
     bool holds;          /* the request waits for units in flight, and decides other claims later */
 };
@@ -42,11 +42,7 @@ ngx_int_t complete_remote(ngx_http_request_t *r, Claim &claim, ZoneConf &zone,
                           const ngx_str_t &key);
 
 /* Decides the next claims of a request, all of one group.  After kAsked, the request waits in
- * ctx.wait, and its handler calls decide_replied() once Redis has replied or failed.
- *
- * A claim of Lua has no request, so `r` is nullptr.  It is the only claim, of a zone in Redis.  The
- * caller sets ctx.wait, and the event of its waiter, which tells that decide_replied() must be
- * called. */
+ * ctx.wait, and its handler calls decide_replied() once Redis has replied or failed. */
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 
 /* Does the same for a group with limits of inflight= in Redis. */
@@ -54,6 +50,13 @@ Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 
 /* Continues the decision.  May return kAsked again. */
 Decision decide_replied(ngx_http_request_t *r, Context &ctx);
+
+/* Decides a claim that belongs to no request, of a zone without "sync=" and inflight=, in the same
+ * ways.  Returns false if the waiter will be told, and end_one() has to decide. */
+bool decide_one(Claim &claim, Waiter *waiter);
+
+/* Decides the claim once its waiter is told. */
+void end_one(Claim &claim, Told told);
 
 /* Ends the wait of a request that was redirected before Redis replied, as to a "post_action" when
  * its client left.  The undecided claims give back the units in flight that they hold, because the

@@ -37,12 +37,12 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter);
 bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter);
 
 /* The commands of an administrator for one key.  Each is an ask that no other request shares. */
-enum class KeyCommand { kForget = 0, kSetOverride, kUnsetOverride, kAskTtl };
+enum class KeyCommand { kForget, kSetOverride, kUnsetOverride, kAskTtl };
 
 /* Sends a command after a call for the claim's key was answered, because Redis answers then.
  * `value` is the rate that kSetOverride sets, which Redis removes after ttl_ms; 0: never.  Returns
  * false if the command cannot be sent; else the waiter will be told, kAdmitted after a success. */
-bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+bool send_key_command(Claim &claim, KeyCommand command, std::string_view value, ngx_msec_t ttl_ms,
                       Waiter *waiter);
 
 } // namespace limit_sliding

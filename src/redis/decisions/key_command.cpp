@@ -18,8 +18,8 @@ namespace {
 /* An ask of one part that a command answers, not the script. */
 struct KeyCommandAsk : Ask {
     KeyCommand command;
-    ngx_str_t value;   /* rate to be set */
-    ngx_msec_t ttl_ms; /* ms after which Redis removes the rate; 0: never */
+    std::string_view value; /* rate to be set */
+    ngx_msec_t ttl_ms;      /* ms after which Redis removes the rate; 0: never */
 };
 
 /* Makes the arguments that forget a key, and returns their number.  `ms` has room for a number,
@@ -87,7 +87,7 @@ bool put(Node &node, ErrandCall &call) {
         args[0] = "PTTL";
     } else if (ask.command == KeyCommand::kSetOverride) {
         args[0] = "SET";
-        args[2] = view(ask.value);
+        args[2] = ask.value;
         argc = 3;
         if (ask.ttl_ms != 0) {
             args[3] = "PX";
@@ -122,19 +122,20 @@ constexpr AskKind kKeyCommand = {{join, put, answered, fail_waiters, return_wait
 
 } // namespace
 
-bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+bool send_key_command(Claim &claim, KeyCommand command, std::string_view value, ngx_msec_t ttl_ms,
                       Waiter *waiter) {
-    Redis &redis = *remote_of(*claim).zone->redis;
+    Redis &redis = *remote_of(claim).zone->redis;
     if (redis.client.nodes.is_away()) { return false; }
 
-    auto *ask = create_ask<KeyCommandAsk>(redis, {claim, 1}, kKeyCommand, value->len);
+    auto *ask = create_ask<KeyCommandAsk>(redis, {&claim, 1}, kKeyCommand, value.size());
     if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     const ngx_str_t &key = ask->parts[0].key;
+    u_char *copy = key.data + key.len;
+    append(copy, value);
     ask->command = command;
-    ask->value = {value->len, key.data + key.len};
+    ask->value = view(copy, value.size());
     ask->ttl_ms = ttl_ms;
-    append(ask->value.data, view(*value));
     join_ask(*ask, waiter);
     return true;
 }
