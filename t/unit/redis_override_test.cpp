@@ -191,11 +191,12 @@ size_t check(const Text &text, const Policy &policy, redisReply *const *element)
     const bool is_own = own.parse({text.bytes, text.size}, policy, policy.limit_max(true));
     const long long limit = element[0]->integer;
     const bool has_window = is_own && own.window.is_given();
-    const long long expected = !is_own              ? -7
-                               : terms_of(own) == Terms::kUnlimited ? 0
-                               : terms_of(own) == Terms::kBlocked ? kScriptOwn
-                                                    : kScriptOwn + static_cast<long long>(own.limit)
-                                                        + (has_window ? kScriptWindow : 0);
+    const long long expected
+        = !is_own                              ? -7
+          : terms_of(own) == Terms::kUnlimited ? 0
+          : terms_of(own) == Terms::kBlocked
+              ? kScriptOwn
+              : kScriptOwn + static_cast<long long>(own.limit) + (has_window ? kScriptWindow : 0);
 
     if (limit != expected) {
         fail_msg("\"%.*s\", algorithm %d, window %llu ms: %lld, not %lld", (int)text.size,

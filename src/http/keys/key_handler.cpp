@@ -50,7 +50,8 @@ bool decide_take(KeyRequest &key) {
         return true;
     }
 
-    const uint64_t wait_ms = terms_of(key.limit()) == Terms::kBlocked ? kNever : ban_of(key).left_ms;
+    const uint64_t wait_ms
+        = terms_of(key.limit()) == Terms::kBlocked ? kNever : ban_of(key).left_ms;
     return wait_ms == 0 || reject_take(key, wait_ms);
 }
 
@@ -121,8 +122,9 @@ ngx_int_t end_first_look(KeyRequest &key) {
     const Override &limit = key.limit();
     if (!has_number(limit)) {
         return send_error(key.request, NGX_HTTP_CONFLICT,
-                          terms_of(limit) == Terms::kBlocked ? "the key is blocked"
-                                             : "the key has no limit, or it is not known");
+                          terms_of(limit) == Terms::kBlocked
+                              ? "the key is blocked"
+                              : "the key has no limit, or it is not known");
     }
 
     return key.takes ? go_on(key, take(key), end_take) : go_on(key, charge(key), look_again);

@@ -86,8 +86,7 @@ Progress decide(Wait &wait) {
     Waiter *waiter = &call.waiter;
     call.next = end_decision;
     if (!is_held(claim)) {
-        const bool peeks
-            = !decide_by_ban(call) && claim.is_here() && call.operation == kLuaPeek;
+        const bool peeks = !decide_by_ban(call) && claim.is_here() && call.operation == kLuaPeek;
         return (peeks && look_at_leases(claim)) || decide_one(claim, waiter) ? Progress::kDone
                                                                              : Progress::kWaits;
     }
@@ -101,8 +100,7 @@ Progress decide(Wait &wait) {
     }
 
     complete_held(claim);
-    return !claim.is_here() || hold_units(claim, waiter) ? Progress::kDone
-                                                                 : Progress::kWaits;
+    return !claim.is_here() || hold_units(claim, waiter) ? Progress::kDone : Progress::kWaits;
 }
 
 /* Ends the call, unless it waits.  A look at units in flight has the cost 0, so the units for which

@@ -409,7 +409,7 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
 
 bool decide_one(Claim &claim, Waiter *waiter) {
     const Span one(&claim, 1);
-    if (is_blocked(claim)) {
+    if (are_turned_away(one)) {
         remote_of(claim).source = Source::kLocal;
         return true;
     }
@@ -430,7 +430,8 @@ bool decide_one(Claim &claim, Waiter *waiter) {
 
 void end_one(Claim &claim, Told told) {
     if (told == Told::kFailed) {
-        if (!decide_unasked(claim)) { (void)acquire(&claim, 1, ngx_current_msec); }
+        decide_unasked(claim);
+        if (claim.is_here()) { (void)acquire(&claim, 1, ngx_current_msec); }
     } else if (told == Told::kAdmitted) {
         keep_warm({&claim, 1}, ngx_current_msec);
     }
