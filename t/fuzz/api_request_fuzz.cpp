@@ -102,7 +102,7 @@ namespace limit_sliding {
 bool ask_redis(Span<Claim>, Waiter *) { abort(); }
 bool charge_redis(Claim *, int64_t, Waiter *) { abort(); }
 bool send_key_command(Claim &, KeyCommand, string_view, ngx_msec_t, Waiter *) { abort(); }
-std::optional<Told> take_units(Claim &, Waiter *) { abort(); }
+std::optional<WaitResult> take_units(Claim &, Waiter *) { abort(); }
 void leave_ask(Waiter *) { abort(); }
 const char *why_undecided(const RemoteZone &) { abort(); }
 ngx_int_t send_overrides_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }

@@ -125,21 +125,21 @@ void Scene::come(Watched &watched, const std::string &key, uint64_t cost, uint64
     init_event<&Flight::told>(flight.waiter.event, flight);
 
     after(lasts_us, [this, &flight] { wake([this, &flight] { end(flight); }); });
-    const std::optional<Told> told = take_units(flight.claim, &flight.waiter);
-    if (!told.has_value()) {
+    const std::optional<WaitResult> result = take_units(flight.claim, &flight.waiter);
+    if (!result.has_value()) {
         trace("%s asks for %d", flight.key.c_str(), static_cast<int>(cost));
         flight.is_waiting = true;
         return;
     }
 
-    switch (*told) {
-    case Told::kAdmitted:
+    switch (*result) {
+    case WaitResult::kAdmitted:
         run(flight);
         break;
-    case Told::kRejected:
+    case WaitResult::kRejected:
         count("units known to be refused");
         break;
-    case Told::kFailed:
+    case WaitResult::kFailed:
         count("units of no redis");
     }
 }
@@ -150,14 +150,14 @@ void Scene::told(Flight &flight) {
     }
 
     flight.is_waiting = false;
-    switch (flight.waiter.told) {
-    case Told::kAdmitted:
+    switch (flight.waiter.result) {
+    case WaitResult::kAdmitted:
         run(flight);
         break;
-    case Told::kRejected:
+    case WaitResult::kRejected:
         count("units refused");
         break;
-    case Told::kFailed:
+    case WaitResult::kFailed:
         count("units not answered");
     }
 }

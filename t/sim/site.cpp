@@ -94,7 +94,7 @@ Machine::Machine(const Plan &plan) {
     table = Zone::init(memory + aside_.bytes, kTableBytes - aside_.bytes, plan.policy,
                        1700000000000, kSecret);
     zone.refusals = Refusals::init(take(kAsideBytes), kAsideBytes);
-    zone.told = aside_.redis_overrides;
+    zone.last_overrides = aside_.redis_overrides;
     zone.log_after = &log_after_;
     if (plan.lease != 0) { zone.leases = Leases::init(take(kAsideBytes), kAsideBytes); }
 

@@ -178,15 +178,15 @@ void Traffic::told(Request &request) {
                static_cast<double>(took_us) / 1000);
     }
 
-    switch (request.waiter.told) {
-    case Told::kAdmitted:
+    switch (request.waiter.result) {
+    case WaitResult::kAdmitted:
         admit(request);
         finish(request, "is admitted");
         break;
-    case Told::kRejected:
+    case WaitResult::kRejected:
         finish(request, "is rejected");
         break;
-    case Told::kFailed:
+    case WaitResult::kFailed:
         unanswered_++;
         finish(request, "is not answered");
     }

@@ -71,17 +71,17 @@ void set_usual_limit(KeyCall &call) {
 }
 
 Progress end_look(KeyCall &call) {
-    if (call.waiter.told == Told::kFailed) { return Progress::kAway; }
+    if (call.waiter.result == WaitResult::kFailed) { return Progress::kAway; }
 
     call.own = call.remote.own;
     return Progress::kDone;
 }
 
 Progress end_command(KeyCall &call) {
-    const Told told = call.waiter.told;
-    return told == Told::kAdmitted ? Progress::kDone
-           : told == Told::kFailed ? Progress::kFailed
-                                   : Progress::kRefused;
+    const WaitResult result = call.waiter.result;
+    return result == WaitResult::kAdmitted ? Progress::kDone
+           : result == WaitResult::kFailed ? Progress::kFailed
+                                           : Progress::kRefused;
 }
 
 Progress end_charge(KeyCall &call) {
@@ -100,7 +100,7 @@ Progress end_charge(KeyCall &call) {
 }
 
 Progress end_take(KeyCall &call) {
-    return call.waiter.told == Told::kRejected ? Progress::kDone : end_charge(call);
+    return call.waiter.result == WaitResult::kRejected ? Progress::kDone : end_charge(call);
 }
 
 Progress end_forget(KeyCall &call) {
@@ -113,7 +113,7 @@ Progress end_forget(KeyCall &call) {
 /* The key's override may have another window than the key had without it. */
 Progress forget_usual(KeyCall &call) {
     const Window &usual = call.usual.window;
-    if (call.waiter.told != Told::kAdmitted || !usual.is_given()
+    if (call.waiter.result != WaitResult::kAdmitted || !usual.is_given()
         || usual == call.claim.policy->window()) {
         return end_forget(call);
     }
@@ -137,7 +137,7 @@ Progress end_override(KeyCall &call) {
 
 /* The override may have expired since the look. */
 Progress end_ttl(KeyCall &call) {
-    if (call.waiter.told == Told::kFailed) { return Progress::kAway; }
+    if (call.waiter.result == WaitResult::kFailed) { return Progress::kAway; }
 
     const int64_t ttl_ms = call.remote.ttl_ms;
     if (ttl_ms >= 0) { call.ttl_s = seconds(static_cast<uint64_t>(ttl_ms)); }

@@ -107,7 +107,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
     aside.init(memory, size, mask, zone.override_file.max, secret);
     if (aside.bytes > size) { return false; }
 
-    zone.remote.told = aside.redis_overrides;
+    zone.remote.last_overrides = aside.redis_overrides;
     zone.remote.bans = aside.bans;
 
     zone.memory.table = Zone::init(memory + aside.bytes, size - aside.bytes, zone.policy,

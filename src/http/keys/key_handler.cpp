@@ -84,7 +84,7 @@ ngx_int_t go_on(KeyRequest &key, Progress progress, decltype(KeyRequest::then) t
 }
 
 ngx_int_t send_with_ttl(KeyRequest &key) {
-    key.is_ttl_denied = key.waiter.told == Told::kRejected;
+    key.is_ttl_denied = key.waiter.result == WaitResult::kRejected;
     return send_key(key);
 }
 

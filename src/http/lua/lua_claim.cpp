@@ -71,11 +71,11 @@ void account(LuaCall &call) {
 
 /* Writes the numbers of a decided claim. */
 void write_numbers(const Claim &claim, uint64_t now_ms, limit_sliding_verdict *verdict) {
-    const Verdict told = claim.describe(now_ms);
-    verdict->limit_number = number_of(told.limit);
-    verdict->remaining_number = number_of(told.remaining);
-    verdict->reset_number = number_of(told.reset_ms);
-    verdict->retry_after_number = verdict->admitted ? 0 : number_of(told.retry_after_ms);
+    const Verdict described = claim.describe(now_ms);
+    verdict->limit_number = number_of(described.limit);
+    verdict->remaining_number = number_of(described.remaining);
+    verdict->reset_number = number_of(described.reset_ms);
+    verdict->retry_after_number = verdict->admitted ? 0 : number_of(described.retry_after_ms);
     verdict->delay_number = 0;
     verdict->window_ms = static_cast<double>(claim.policy->window_ms);
     verdict->is_late = false;
@@ -177,7 +177,9 @@ Progress change(LuaCall &call) {
     if (call.operation == kLuaForget) { return forget(call); }
 
     const Claim &claim = call.claim;
-    if (claim.remote != nullptr) { call.own = remote_of(claim).zone->told->find(claim.key_hash()); }
+    if (claim.remote != nullptr) {
+        call.own = remote_of(claim).zone->last_overrides->find(claim.key_hash());
+    }
 
     if (!claim.is_here() || !has_number(call.limit())) { return Progress::kDone; }
 

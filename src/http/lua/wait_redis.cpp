@@ -67,15 +67,15 @@ bool look_at_leases(Claim &claim) {
     if (!admits) { return false; }
 
     return_leases({&claim, 1});
-    Verdict &told = remote_of(claim).verdict;
-    told.remaining = std::min(told.remaining + claim.cost, told.limit);
+    Verdict &leased = remote_of(claim).verdict;
+    leased.remaining = std::min(leased.remaining + claim.cost, leased.limit);
     describe_leases({&claim, 1});
     return true;
 }
 
 Progress end_decision(KeyCall &call) {
-    is_held(call.claim) ? end_hold(call.claim, call.waiter.told)
-                        : end_one(call.claim, call.waiter.told);
+    is_held(call.claim) ? end_hold(call.claim, call.waiter.result)
+                        : end_one(call.claim, call.waiter.result);
     return Progress::kDone;
 }
 
@@ -199,7 +199,7 @@ int limit_sliding_lua_ask_hold(limit_sliding_wait *wait, const limit_sliding_zon
     wait->hold = created;
     created->wait = wait;
     created->leave = leave_wait;
-    created->is_dropped = true; /* until Lua is told */
+    created->is_dropped = true; /* until Lua has it */
     created->remote = create_on_heap<RemoteClaim>();
     *hold = created;
     const LuaCode code = created->remote != nullptr ? ask(*wait, verdict) : kLuaNoMemory;

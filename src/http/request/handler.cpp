@@ -354,7 +354,7 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
         ctx->status = old.status;
         ctx->nclaims = old.nclaims;
         ctx->headers = old.headers;
-        ctx->told = old.told;
+        ctx->has_fields = old.has_fields;
         ctx->now_ms = old.now_ms;
         ctx->extended = true;
         ctx->before_ms = old.first_ms();

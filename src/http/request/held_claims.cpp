@@ -49,7 +49,7 @@ void hold_away(Claim &claim) {
         add(&remote.zone->redis->client.calls->grace_decisions, 1);
     }
 
-    remote.own = remote.zone->told->find(claim.key_hash());
+    remote.own = remote.zone->last_overrides->find(claim.key_hash());
     remote.source = Source::kFallback;
     const Terms terms = terms_of(remote.own);
     verdict = verdict_of(limit_under(remote.own, claim.limit), 0);
@@ -93,16 +93,16 @@ bool complete_held(ngx_http_request_t *r, Claim &claim) {
 }
 
 bool hold_units(Claim &claim, Waiter *waiter) {
-    const std::optional<Told> told = take_units(claim, waiter);
-    if (told.has_value()) { end_hold(claim, *told); }
+    const std::optional<WaitResult> result = take_units(claim, waiter);
+    if (result.has_value()) { end_hold(claim, *result); }
 
-    return told.has_value();
+    return result.has_value();
 }
 
-void end_hold(Claim &claim, Told told) {
-    if (told == Told::kFailed) {
+void end_hold(Claim &claim, WaitResult result) {
+    if (result == WaitResult::kFailed) {
         hold_away(claim);
-    } else if (told == Told::kAdmitted) {
+    } else if (result == WaitResult::kAdmitted) {
         hold_granted(claim);
     }
 }

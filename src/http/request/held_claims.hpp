@@ -21,11 +21,11 @@ void complete_held(Claim &claim);
  * memory. */
 bool complete_held(ngx_http_request_t *r, Claim &claim);
 
-/* Decides a claim.  Returns false if the waiter will be told, and end_hold() has to decide. */
+/* Decides a claim.  Returns false if the waiter will be woken, and end_hold() has to decide. */
 bool hold_units(Claim &claim, Waiter *waiter);
 
-/* Decides a claim once its waiter is told. */
-void end_hold(Claim &claim, Told told);
+/* Decides a claim once its waiter is woken. */
+void end_hold(Claim &claim, WaitResult result);
 
 /* Gives back the units in flight of claims whose request is not admitted, here and in Redis.  Other
  * claims are skipped. */

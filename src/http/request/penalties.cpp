@@ -19,7 +19,7 @@ namespace {
     const auto hash = claim.key_hash();
     Override own = {};
     if (zone.is_remote()) {
-        own = zone.remote.told->find(hash);
+        own = zone.remote.last_overrides->find(hash);
     } else {
         (void)find_override(zone, hash, &own);
     }
@@ -220,7 +220,7 @@ bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdic
     if (ban.left_ms == 0) { return false; }
 
     if (zone.is_remote()) {
-        const auto own = zone.remote.told->find(claim.key_hash());
+        const auto own = zone.remote.last_overrides->find(claim.key_hash());
         if (terms_of(own) == Terms::kUnlimited) { return false; }
 
         if (own.is_set()) { apply_override(zone, own, claim, parts); }

@@ -67,7 +67,7 @@ Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
             return refused_verdict(refusal, now_ms);
         }
 
-        if (apply_known(claim, zone.told->find(claim.key_hash())) != Terms::kLimited) {
+        if (apply_known(claim, zone.last_overrides->find(claim.key_hash())) != Terms::kLimited) {
             return *claim.verdict;
         }
     }
@@ -179,7 +179,7 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
 void decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
-    const Override own = remote.zone->told->find(claim.key_hash());
+    const Override own = remote.zone->last_overrides->find(claim.key_hash());
     remote.source = Source::kFallback;
     if (*remote.zone->on_error == OnError::kLocal) {
         if (apply_known(claim, own) == Terms::kLimited) { claim = as_local(claim); }
@@ -236,7 +236,7 @@ Decision fall_back(Context &ctx, const JointClaims &claims) {
 void end_ask(const RemoteWait &wait) {
     auto *r = wait.request;
     answer(r, &wait, [=] {
-        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0, "limit_sliding told");
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0, "limit_sliding replied");
         resume(r);
         return NGX_AGAIN;
     });
@@ -287,10 +287,10 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
 /* Decides a request once Redis has replied about its claims, or has failed. */
 Decision decide_told(ngx_http_request_t *r, Context &ctx) {
     const auto &claims = ctx.wait->claims;
-    const auto told = ctx.wait->waiter.told;
-    if (told == Told::kFailed) { return fall_back(ctx, claims); }
+    const auto result = ctx.wait->waiter.result;
+    if (result == WaitResult::kFailed) { return fall_back(ctx, claims); }
 
-    if (told == Told::kRejected) {
+    if (result == WaitResult::kRejected) {
         release_all(claims.local());
         return refuse(r, ctx, claims.all, {});
     }
@@ -402,7 +402,7 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
 
     wait.holds = false;
     ctx.now_ms = ngx_current_msec;
-    end_hold(wait.waiter.claims[0], wait.waiter.told);
+    end_hold(wait.waiter.claims[0], wait.waiter.result);
 
     return conclude(all, decide_all(r, ctx, all));
 }
@@ -424,15 +424,15 @@ bool decide_one(Claim &claim, Waiter *waiter) {
 
     if (ask_redis(one, waiter)) { return false; }
 
-    end_one(claim, Told::kFailed);
+    end_one(claim, WaitResult::kFailed);
     return true;
 }
 
-void end_one(Claim &claim, Told told) {
-    if (told == Told::kFailed) {
+void end_one(Claim &claim, WaitResult result) {
+    if (result == WaitResult::kFailed) {
         decide_unasked(claim);
         if (claim.is_here()) { (void)acquire(&claim, 1, ngx_current_msec); }
-    } else if (told == Told::kAdmitted) {
+    } else if (result == WaitResult::kAdmitted) {
         keep_warm({&claim, 1}, ngx_current_msec);
     }
 }

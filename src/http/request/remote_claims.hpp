@@ -52,11 +52,11 @@ Decision decide_held(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_replied(ngx_http_request_t *r, Context &ctx);
 
 /* Decides a claim that belongs to no request, of a zone without "sync=" and inflight=, in the same
- * ways.  Returns false if the waiter will be told, and end_one() has to decide. */
+ * ways.  Returns false if the waiter will be woken, and end_one() has to decide. */
 bool decide_one(Claim &claim, Waiter *waiter);
 
-/* Decides the claim once its waiter is told. */
-void end_one(Claim &claim, Told told);
+/* Decides the claim once its waiter is woken. */
+void end_one(Claim &claim, WaitResult result);
 
 /* Ends the wait of a request that was redirected before Redis replied, as to a "post_action" when
  * its client left.  The undecided claims give back the units in flight that they hold, because the

@@ -16,8 +16,8 @@ void complete_synced(Claim &claim) {
     /* A ban, or the rate "0" of the request, may have rejected the claim. */
     if (!claim.is_here()) { return; }
 
-    const OverrideCache &told = *remote.zone->told;
-    const Override own = told.has_overrides() ? told.find(claim.key_hash()) : Override{};
+    const OverrideCache &last = *remote.zone->last_overrides;
+    const Override own = last.has_overrides() ? last.find(claim.key_hash()) : Override{};
     if (own.is_set()) { (void)apply_known(claim, own); }
 
     claim.fit_core();

@@ -45,7 +45,7 @@ struct Context {
     Status status;
     uint8_t headers;                    /* LocConf::headers of the deciding location */
     bool extended : 1;                  /* later decisions have been added; before_ms is set */
-    bool told : 1;                      /* the response may have our header fields */
+    bool has_fields : 1;                /* the response may have our header fields */
     u_char retry_after[kSecondsDigits]; /* room for the digits of Retry-After */
     uint32_t nclaims; /* decided claims; 0: none, and of the fields below only `wait` is set */
     uint64_t now_ms;
@@ -115,7 +115,7 @@ inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)
     ctx->status = Status::kPassed;
     ctx->headers = 0;
     ctx->extended = false;
-    ctx->told = false;
+    ctx->has_fields = false;
     ctx->nclaims = 0;
     ctx->wait = nullptr;
 

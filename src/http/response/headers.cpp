@@ -72,7 +72,7 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
 }
 
 /* The claims that header fields describe, and the one that the X- fields show. */
-struct Told {
+struct Described {
     Claim *shown; /* claim for the X- fields; nullptr: no claim is described */
     size_t n;
     size_t bytes; /* maximum length of the list members */
@@ -83,45 +83,45 @@ struct Told {
 };
 
 /* Clients do not see limits in dry run. */
-bool is_told(const Claim &claim) { return !limit_of(claim).dry_run; }
+bool is_described(const Claim &claim) { return !limit_of(claim).dry_run; }
 
 /* Collects the claims.  The X- fields show the rejection or, without one, the tightest claim. */
-Told told_claims(Context &ctx) {
-    Told told;
-    told.shown = nullptr;
-    told.n = 0;
-    told.bytes = 0;
+Described described_claims(Context &ctx) {
+    Described described;
+    described.shown = nullptr;
+    described.n = 0;
+    described.bytes = 0;
 
     for (auto &claim : ctx.decided()) {
-        if (!is_told(claim)) { continue; }
+        if (!is_described(claim)) { continue; }
 
-        told.n++;
-        told.bytes += limit_of(claim).zone->quoted.len + kMember;
+        described.n++;
+        described.bytes += limit_of(claim).zone->quoted.len + kMember;
 
-        if (told.shown == nullptr) {
-            told.shown = &claim;
+        if (described.shown == nullptr) {
+            described.shown = &claim;
         } else if (ctx.status != Status::kRejected) {
-            const Claim two[] = {*told.shown, claim};
-            told.shown = tightest(two, 2, ctx.now_ms) == 1 ? &claim : told.shown;
+            const Claim two[] = {*described.shown, claim};
+            described.shown = tightest(two, 2, ctx.now_ms) == 1 ? &claim : described.shown;
         }
     }
 
-    if (ctx.status == Status::kRejected) { told.shown = ctx.described; }
+    if (ctx.status == Status::kRejected) { described.shown = ctx.described; }
 
-    return told;
+    return described;
 }
 
 /* Sets *text to a list of the members that `print` prints.  Returns false if out of memory. */
 template <class Print>
-bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t *text,
+bool print_list(ngx_http_request_t *r, Context &ctx, const Described &described, ngx_str_t *text,
                 Print print) {
-    auto *p = alloc_bytes(r->pool, told.bytes);
+    auto *p = alloc_bytes(r->pool, described.bytes);
     if (p == nullptr) { return false; }
 
     text->data = p;
 
     for (auto &claim : ctx.decided()) {
-        if (is_told(claim)) {
+        if (is_described(claim)) {
             p = p != text->data ? append(p, ", ") : p;
             p = print(p, claim);
         }
@@ -132,8 +132,8 @@ bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t
 }
 
 /* Prints RateLimit, such as "one";r=599;t=1. */
-bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *text) {
-    return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
+bool print_states(ngx_http_request_t *r, Context &ctx, Described &described, ngx_str_t *text) {
+    return print_list(r, ctx, described, text, [&](u_char *p, const Claim &claim) {
         const auto verdict = claim.describe(ctx.now_ms);
 
         ngx_str_t remaining;
@@ -147,9 +147,9 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *te
             p = append_number(p, seconds(verdict.reset_ms), &reset);
         }
 
-        if (&claim == told.shown) {
-            told.remaining = remaining;
-            told.reset = reset;
+        if (&claim == described.shown) {
+            described.remaining = remaining;
+            described.reset = reset;
         }
 
         return p;
@@ -157,34 +157,36 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *te
 }
 
 /* Adds RateLimit-Policy, such as "one";q=600;w=60, and RateLimit, such as "one";r=599;t=1. */
-bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_str_t &states) {
-    const auto &limit = limit_of(*told.shown);
+bool add_draft(ngx_http_request_t *r, Context &ctx, const Described &described,
+               const ngx_str_t &states) {
+    const auto &limit = limit_of(*described.shown);
     auto policy = limit.policy;
 
-    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own || policy.len == 0) {
+    if (described.n > 1 || described.shown->limit != limit.limit || described.shown->is_own
+        || policy.len == 0) {
         const auto print = [&](u_char *p, const Claim &claim) {
             return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
         };
 
-        if (!print_list(r, ctx, told, &policy, print)) { return false; }
+        if (!print_list(r, ctx, described, &policy, print)) { return false; }
     }
 
     return push(r, kPolicy, policy) && push(r, kState, states);
 }
 
-bool add_x(ngx_http_request_t *r, const Told &told) {
-    const auto &limit = limit_of(*told.shown);
+bool add_x(ngx_http_request_t *r, const Described &described) {
+    const auto &limit = limit_of(*described.shown);
     auto digits = limit.digits;
 
-    if (told.shown->limit != limit.limit) {
+    if (described.shown->limit != limit.limit) {
         auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
         if (p == nullptr) { return false; }
 
-        (void)append_number(p, told.shown->limit, &digits);
+        (void)append_number(p, described.shown->limit, &digits);
     }
 
-    return push(r, kXLimit, digits) && push(r, kXRemaining, told.remaining)
-           && (told.reset.len == 0 || push(r, kXReset, told.reset));
+    return push(r, kXLimit, digits) && push(r, kXRemaining, described.remaining)
+           && (described.reset.len == 0 || push(r, kXReset, described.reset));
 }
 
 /* Returns true if we have added the field: its name is one of our texts. */
@@ -224,17 +226,17 @@ bool is_from_upstream(ngx_http_request_t *r, const ngx_table_elt_t &h) {
 }
 
 bool add_fields(ngx_http_request_t *r, Context &ctx) {
-    auto told = told_claims(ctx);
-    if (told.shown == nullptr) { return true; }
+    auto described = described_claims(ctx);
+    if (described.shown == nullptr) { return true; }
 
-    if (r->upstream != nullptr || ctx.told) { drop_fields(r, ctx.headers); }
+    if (r->upstream != nullptr || ctx.has_fields) { drop_fields(r, ctx.headers); }
 
-    ctx.told = true;
+    ctx.has_fields = true;
 
     ngx_str_t states;
-    return print_states(r, ctx, told, &states)
-           && ((ctx.headers & kHeaderDraft) == 0 || add_draft(r, ctx, told, states))
-           && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
+    return print_states(r, ctx, described, &states)
+           && ((ctx.headers & kHeaderDraft) == 0 || add_draft(r, ctx, described, states))
+           && ((ctx.headers & kHeaderX) == 0 || add_x(r, described));
 }
 
 /* Of the fields with the name of one of ours, drops those of an upstream, and ours if others stay:
@@ -287,7 +289,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_header_filter(ngx_http_request_t *r)
 /* Runs after "add_header".  The API adds Retry-After to requests that no limit has decided. */
 extern "C" ngx_int_t ngx_http_limit_sliding_late_header_filter(ngx_http_request_t *r) {
     const auto *ctx = get_ctx(r);
-    if ((ctx != nullptr && (ctx->told || ctx->status == Status::kRejected))
+    if ((ctx != nullptr && (ctx->has_fields || ctx->status == Status::kRejected))
         || loc_conf(r).api_write == 1) {
         keep_one_of_each(r);
     }

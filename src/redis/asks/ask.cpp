@@ -94,7 +94,7 @@ void time_out(Waiter &waiter) {
 
     if (!waiter.asked) { ask.units--; }
 
-    tell_waiter(waiter, Told::kFailed);
+    wake_waiter(waiter, WaitResult::kFailed);
     if (ask.units == 0 && (ask.state == ErrandState::kDue || ask.state == ErrandState::kIdle)) {
         withdraw(ask);
         ask_done(ask);
@@ -104,9 +104,9 @@ void time_out(Waiter &waiter) {
 } // namespace
 
 Policy known_policy(const AskPart &part) {
-    const OverrideCache &told = *part.zone->told;
-    const bool has_window = told.has_windows() || part.window.is_given();
-    const Override own = has_window ? told.find(part.claim.key_hash()) : Override{};
+    const OverrideCache &last = *part.zone->last_overrides;
+    const bool has_window = last.has_windows() || part.window.is_given();
+    const Override own = has_window ? last.find(part.claim.key_hash()) : Override{};
     return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
@@ -275,7 +275,7 @@ void fail_waiters(Errand &errand, Failure failure) {
     const bool is_unsent = failure == Failure::kUnsent;
     for (Waiter &waiter : is_unsent ? ask.waiters : ask.asked) {
         const bool is_refused = failure == Failure::kRefused && is_settled(waiter.claims[0]);
-        tell_waiter(waiter, is_refused ? Told::kRejected : Told::kFailed);
+        wake_waiter(waiter, is_refused ? WaitResult::kRejected : WaitResult::kFailed);
     }
 
     if (is_unsent) { ask.units = 0; }
@@ -283,8 +283,8 @@ void fail_waiters(Errand &errand, Failure failure) {
     ask_done(ask);
 }
 
-void tell_waiter(Waiter &waiter, Told told) {
-    waiter.told = told;
+void wake_waiter(Waiter &waiter, WaitResult result) {
+    waiter.result = result;
     unlink(waiter);
     post_event(waiter.event);
 }

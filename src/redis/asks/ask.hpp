@@ -19,7 +19,7 @@ struct Answer;
 struct AskKind : ErrandKind {
     /* Handles the answer of the script, in a call that was sent at `sent` ms, and ends the ask by
      * ask_done().  nullptr: another command answers the asks. */
-    void (*told)(Ask &ask, const Answer &answer, ngx_msec_t sent);
+    void (*take_answer)(Ask &ask, const Answer &answer, ngx_msec_t sent);
 
     /* Decides instead of ask_done() whether the ask is sent again.  Returns false if the ask is
      * over.  nullptr: an ask without units is over. */
@@ -93,9 +93,9 @@ inline const AskKind &kind_of(const Ask &ask) { return static_cast<const AskKind
 /* Makes the claim one of the window that its key had in the last reply, because leases, refusals
  * and the counts of this node belong to a window. */
 inline void know_window(Claim &claim) {
-    const OverrideCache *told = remote_of(claim).zone->told;
-    if (told->has_windows() || claim.policy->salt != 0) {
-        set_window(claim, told->find(claim.key_hash()));
+    const OverrideCache *last = remote_of(claim).zone->last_overrides;
+    if (last->has_windows() || claim.policy->salt != 0) {
+        set_window(claim, last->find(claim.key_hash()));
     }
 }
 
@@ -140,7 +140,7 @@ void share_ask(Ask &ask, uint64_t hash);
 /* Sends an ask again that is in no list, if it has units; else frees it. */
 void ask_done(Ask &ask);
 
-/* Adds a unit to the ask.  The waiter, if not nullptr, will be told. */
+/* Adds a unit to the ask.  The waiter, if not nullptr, will be woken. */
 void add_unit(Ask &ask, Waiter *waiter);
 
 /* Adds a unit to the ask, and sends it unless it waits for a reply. */
@@ -160,7 +160,7 @@ void return_waiters(Errand &errand);
 void fail_waiters(Errand &errand, Failure failure);
 
 /* Ends a wait.  The request continues in this turn of the event loop, after the caller. */
-void tell_waiter(Waiter &waiter, Told told);
+void wake_waiter(Waiter &waiter, WaitResult result);
 
 /* Ends the waits that have taken too long.  The client's timer calls it. */
 void end_waits(Client &client);

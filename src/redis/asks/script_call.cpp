@@ -242,7 +242,7 @@ bool is_due_once(ngx_atomic_t &after_ms) {
 
 void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
                     bool is_malformed) {
-    if (zone.told != nullptr) { zone.told->set(claim.key_hash(), own); }
+    if (zone.last_overrides != nullptr) { zone.last_overrides->set(claim.key_hash(), own); }
     if (is_malformed) {
         log_bad_key(zone,
                     "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies");
@@ -308,7 +308,7 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
             ask.kind->failed(ask, Failure::kRefused);
         } else {
             set_known(ask, answer);
-            kind_of(ask).told(ask, answer, sent);
+            kind_of(ask).take_answer(ask, answer, sent);
         }
     }
 
@@ -333,84 +333,88 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
         return false;
     }
 
-    PartAnswer *told = answer->parts;
+    PartAnswer *next = answer->parts;
     for (const AskPart &part : ask.parts) {
-        if (!read_override(part, told) || !read_values(part, answer->granted, told)) {
+        if (!read_override(part, next) || !read_values(part, answer->granted, next)) {
             return false;
         }
 
         if (part.beside == Beside::kTotals) {
-            told->others = take();
-            told->total = take();
-            if (!is_total(told->others) || !is_total(told->total)) { return false; }
+            next->others = take();
+            next->total = take();
+            if (!is_total(next->others) || !is_total(next->total)) { return false; }
         }
 
-        told->forgotten = part.beside != Beside::kNothing ? take() : 0;
-        if (told->forgotten < 0) { return false; }
+        next->forgotten = part.beside != Beside::kNothing ? take() : 0;
+        if (next->forgotten < 0) { return false; }
 
-        told->rejected
+        next->rejected
             = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
-        told++;
+        next++;
     }
     return !is_last || next_ == reply_.n;
 }
 
-bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
-    if (!take(told)) { return false; }
+bool ScriptReply::read_override(const AskPart &part, PartAnswer *answer) {
+    if (!take(answer)) { return false; }
 
     const uint64_t limit
-        = told->terms == Terms::kBlocked ? 0 : limit_under(told->own, part.claim.limit);
+        = answer->terms == Terms::kBlocked ? 0 : limit_under(answer->own, part.claim.limit);
     if (limit > part.claim.policy->limit_max(true)) { return false; }
 
-    told->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
-    told->policy
-        = with_window(*part.zone->policy, told->own.is_set() ? told->own.window : part.window);
-    if (told->owed != 0) {
-        if (told->terms != Terms::kLimited
-            || !is_remote_debt(told->policy, told->owed, told->owed_from)) {
+    answer->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
+    answer->policy
+        = with_window(*part.zone->policy, answer->own.is_set() ? answer->own.window : part.window);
+    if (answer->owed != 0) {
+        if (answer->terms != Terms::kLimited
+            || !is_remote_debt(answer->policy, answer->owed, answer->owed_from)) {
             return false;
         }
 
-        told->state.debt
-            = {static_cast<uint64_t>(told->owed), static_cast<uint64_t>(told->owed_from),
-               limit_under(told->own, part.pace)};
+        answer->state.debt
+            = {static_cast<uint64_t>(answer->owed), static_cast<uint64_t>(answer->owed_from),
+               limit_under(answer->own, part.pace)};
     }
     return true;
 }
 
-bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *told) {
-    told->lost = 0;
+bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *answer) {
+    answer->lost = 0;
     if (is_settled(part.claim)) {
         const int64_t lost = take();
-        told->lost = static_cast<uint64_t>(lost);
-        return lost >= 0 && told->lost <= part.claim.cost;
+        answer->lost = static_cast<uint64_t>(lost);
+        return lost >= 0 && answer->lost <= part.claim.cost;
     }
 
-    if (told->is_foreign) { return granted == 0; }
+    if (answer->is_foreign) { return granted == 0; }
 
-    if (told->terms != Terms::kLimited) { return told->terms == Terms::kUnlimited || granted == 0; }
+    if (answer->terms != Terms::kLimited) {
+        return answer->terms == Terms::kUnlimited || granted == 0;
+    }
 
-    RemoteState &state = told->state;
-    if (told->policy.algorithm == Algorithm::kCounter) {
+    RemoteState &state = answer->state;
+    if (answer->policy.algorithm == Algorithm::kCounter) {
         if (next_ == reply_.n || reply_.is_number(next_)
-            || !read_counter(told->policy, state.limit, state.now_ms, reply_.string(next_++),
-                             told->counter)) {
+            || !read_counter(answer->policy, state.limit, state.now_ms, reply_.string(next_++),
+                             answer->counter)) {
             return false;
         }
 
-        state.values = told->counter;
+        state.values = answer->counter;
     } else {
         state.values = reply_.numbers + next_;
-        for (unsigned n = remote_values(told->policy, 0); n > 0; n--) {
+        for (unsigned n = remote_values(answer->policy, 0); n > 0; n--) {
             if (take() == INT64_MIN) { return false; }
         }
     }
-    if (!are_remote_values(told->policy, state.limit, state.now_ms, state.values)) { return false; }
+    if (!are_remote_values(answer->policy, state.limit, state.now_ms, state.values)) {
+        return false;
+    }
 
     /* a request whose units had no room would be delayed for as long as a debt may last */
     const Claim &claim = part.claim;
     const Wide requests = claim.purpose == Purpose::kLook ? 1 : static_cast<uint64_t>(granted);
-    return granted == 0 || state.has_room(told->policy, requests * claim.cost);
+    return granted == 0 || state.has_room(answer->policy, requests * claim.cost);
 }
 
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before) {

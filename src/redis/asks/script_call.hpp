@@ -14,7 +14,7 @@ bool join_script(ErrandCall &call, Errand &errand);
 /* ErrandKind::put: puts the call of the script into the node's buffer. */
 bool call_script(Node &node, ErrandCall &call);
 
-/* ErrandKind::answered: handles the reply by AskKind::told() of each ask. */
+/* ErrandKind::answered: handles the reply by AskKind::take_answer() of each ask. */
 void script_answered(Node &node, ErrandCall &call, Reply &reply);
 
 /* Returns true if Redis records the units of the claim that it rejects. */
@@ -59,8 +59,8 @@ public:
     bool read(const Ask &ask, bool is_last, Answer *answer);
 
 private:
-    bool read_override(const AskPart &part, PartAnswer *told);
-    bool read_values(const AskPart &part, int64_t granted, PartAnswer *told);
+    bool read_override(const AskPart &part, PartAnswer *answer);
+    bool read_values(const AskPart &part, int64_t granted, PartAnswer *answer);
 
     const Reply &reply_;
     size_t next_ = 1;

@@ -62,20 +62,20 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
     if (units) { add(&ask.redis->client.calls->leased, units); }
 
-    const PartAnswer *told = answer.parts;
+    const PartAnswer *next = answer.parts;
     for (const AskPart &part : ask.parts) {
-        const PartAnswer &part_told = *told++;
+        const PartAnswer &part_answer = *next++;
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim) || part_told.terms != Terms::kLimited) { continue; }
+        if (!can_lease(*part.zone, claim) || part_answer.terms != Terms::kLimited) { continue; }
 
-        auto forgotten = static_cast<uint64_t>(part_told.forgotten);
+        auto forgotten = static_cast<uint64_t>(part_answer.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
             /* there are no leases from before the start of this machine's clock */
             part.zone->leases->forget(claim, ngx_current_msec + 1 - forgotten);
         }
 
-        Verdict verdict = describe_part(part, part_told, static_cast<uint32_t>(answer.granted));
-        part.zone->leases->add(claim, part_told.state, verdict, units * claim.cost, sent,
+        Verdict verdict = describe_part(part, part_answer, static_cast<uint32_t>(answer.granted));
+        part.zone->leases->add(claim, part_answer.state, verdict, units * claim.cost, sent,
                                ngx_current_msec);
     }
 }
@@ -85,7 +85,7 @@ bool admit_by_leases(Waiter &waiter) {
     if (!spend_leases(waiter.claims)) { return false; }
 
     describe_leases(waiter.claims);
-    tell_waiter(waiter, Told::kAdmitted);
+    wake_waiter(waiter, WaitResult::kAdmitted);
     return true;
 }
 
@@ -139,23 +139,23 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
     for (size_t i = 0; i < ask.parts.size(); i++) {
         Claim &claim = claims[i];
         RemoteClaim &remote = remote_of(claim);
-        const PartAnswer &told = answer.parts[i];
-        set_window(claim, told.own);
+        const PartAnswer &part = answer.parts[i];
+        set_window(claim, part.own);
         if (!is_settled(claim)) {
-            remote.taken = told.state.taken(*claim.policy, before * claim.cost);
+            remote.taken = part.state.taken(*claim.policy, before * claim.cost);
         }
 
-        remote.own = told.own;
-        if (admitted && told.terms == Terms::kLimited && !is_settled(claim)) {
-            admit(claim, told.state, before);
+        remote.own = part.own;
+        if (admitted && part.terms == Terms::kLimited && !is_settled(claim)) {
+            admit(claim, part.state, before);
             continue;
         }
 
-        remote.verdict = describe_part(ask.parts[i], told, before);
+        remote.verdict = describe_part(ask.parts[i], part, before);
 
         bool rejects = !admitted && remote.verdict.retry_after_ms;
         decide_remotely(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted,
-                        standing_under(told.terms, Standing::kGiven));
+                        standing_under(part.terms, Standing::kGiven));
         rejected = rejected || rejects;
     }
 
@@ -175,11 +175,11 @@ void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer, bool
 
         auto before = static_cast<uint32_t>(granted ? waiter.turn : answer.granted);
         decide(ask, waiter.claims, answer, before, granted);
-        tell_waiter(waiter, granted ? Told::kAdmitted : Told::kRejected);
+        wake_waiter(waiter, granted ? WaitResult::kAdmitted : WaitResult::kRejected);
     }
 }
 
-void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
+void take_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     bool refused = answer.granted < static_cast<int64_t>(ask.asked_units)
                    && remember_refusals(ask, answer, sent);
 
@@ -207,7 +207,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 } // namespace
 
 const AskKind kDecision
-    = {{join, call_script, script_answered, fail_waiters, return_waiters}, told};
+    = {{join, call_script, script_answered, fail_waiters, return_waiters}, take_answer};
 
 void complete_verdict(const Claim &claim) {
     RemoteClaim &remote = remote_of(claim);

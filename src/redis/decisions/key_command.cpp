@@ -112,7 +112,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
             remote_of(waiter.claims[0]).ttl_ms = done ? reply.numbers[0] : -1;
         }
 
-        tell_waiter(waiter, done ? Told::kAdmitted : Told::kRejected);
+        wake_waiter(waiter, done ? WaitResult::kAdmitted : WaitResult::kRejected);
     }
 
     ask_done(ask);

@@ -16,7 +16,7 @@ namespace {
 /* The claims of a request that one call decides: waiter.claims. */
 struct Piece {
     Waiter waiter;
-    Ask *ask; /* ask that the waiter will join; nullptr: Waiter::told is set already */
+    Ask *ask; /* ask that the waiter will join; nullptr: Waiter::result is set already */
 };
 
 /* The pieces of one request.  A split may outlive the request, and so owns copies of the claims,
@@ -29,7 +29,7 @@ struct Split {
     size_t *places;       /* index of each copy among the claims of the request */
     u_char *text;         /* memory for the text of the next key */
     Span<Piece> pieces;
-    size_t ntold; /* pieces that were told */
+    size_t nended; /* pieces whose wait has ended */
 };
 
 /* Copies the answer to a piece into the claims of the request. */
@@ -56,25 +56,25 @@ void copy_answer(const Split &split, const Piece &piece) {
 /* Handles the end of a piece.  The last piece tells the waiter of the request; claims of a failed
  * piece stay undecided. */
 void piece_told(Split &split) {
-    if (++split.ntold < split.pieces.size()) { return; }
+    if (++split.nended < split.pieces.size()) { return; }
 
-    Told least = Told::kAdmitted;
+    WaitResult least = WaitResult::kAdmitted;
     for (const Piece &piece : split.pieces) {
-        least = std::min(least, piece.waiter.told);
+        least = std::min(least, piece.waiter.result);
     }
 
     for (const Piece &piece : split.pieces) {
-        const Told told = piece.waiter.told;
-        if (told == Told::kAdmitted && least == Told::kRejected) {
+        const WaitResult result = piece.waiter.result;
+        if (result == WaitResult::kAdmitted && least == WaitResult::kRejected) {
             give_back_granted(piece.waiter.claims);
         }
 
-        if (told != Told::kFailed && split.whole != nullptr) { copy_answer(split, piece); }
+        if (result != WaitResult::kFailed && split.whole != nullptr) { copy_answer(split, piece); }
     }
 
     if (split.whole != nullptr) {
         split.whole->part = nullptr;
-        split.whole->told = least;
+        split.whole->result = least;
         post_event(split.whole->event);
     }
 
@@ -129,7 +129,7 @@ void add_claim(Split &split, const Claim &claim, size_t place) {
 Piece &add_piece(Split &split) {
     split.pieces = {split.pieces.begin(), split.pieces.size() + 1};
     Piece &piece = split.pieces.end()[-1];
-    piece.waiter.told = Told::kFailed;
+    piece.waiter.result = WaitResult::kFailed;
     init_event<piece_told>(piece.waiter.event, split);
     return piece;
 }
@@ -174,7 +174,7 @@ void add_claims(Split &split, Span<Claim> claims, size_t before) {
     piece.ask = ask;
     if (is_leased) {
         describe_leases(piece.waiter.claims);
-        piece.waiter.told = Told::kAdmitted;
+        piece.waiter.result = WaitResult::kAdmitted;
     }
 }
 
@@ -205,7 +205,7 @@ bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter) {
     }
 
     if (std::all_of(split->pieces.begin(), split->pieces.end(), [](const Piece &piece) {
-            return piece.ask == nullptr && piece.waiter.told == Told::kFailed;
+            return piece.ask == nullptr && piece.waiter.result == WaitResult::kFailed;
         })) {
         ngx_free(split);
         return false;

@@ -38,12 +38,12 @@ class Outbox;
 /* The parts for a Redis in the memory of a zone.  The zone of probes has none. */
 struct RemoteMemory {
     Refusals *refusals;
-    Leases *leases;          /* nullptr: no leases */
-    Outbox *outbox;          /* nullptr: the zone has no "sync=" */
-    OverrideCache *told;     /* last limits of keys */
-    ngx_atomic_t *log_after; /* ms from which on a bad limit is logged */
-    BanExchange *exchange;   /* nullptr: no bans */
-    Bans *bans;              /* nullptr: no bans */
+    Leases *leases;                /* nullptr: no leases */
+    Outbox *outbox;                /* nullptr: the zone has no "sync=" */
+    OverrideCache *last_overrides; /* last limits of keys */
+    ngx_atomic_t *log_after;       /* ms from which on a bad limit is logged */
+    BanExchange *exchange;         /* nullptr: no bans */
+    Bans *bans;                    /* nullptr: no bans */
 };
 
 /* A zone of a Redis. */
@@ -156,14 +156,14 @@ inline bool is_settled(const Claim &claim) {
 
 /* The answer to a waiter.  The claims of the waiter have their outcomes unless it failed.  The
  * answer to a request in pieces is the least answer to its pieces. */
-enum class Told { kRejected = 0, kFailed, kAdmitted };
+enum class WaitResult { kRejected = 0, kFailed, kAdmitted };
 
 /* The wait of a request, or of a piece of a request, which owns this memory and the claims.  A
  * zeroed waiter waits for nothing. */
 struct Waiter {
     Span<Claim> claims;
-    ngx_event_t event; /* posted when the waiter is told */
-    Told told;
+    ngx_event_t event; /* posted when the wait ends */
+    WaitResult result;
 
     ngx_queue_t link;    /* in a list of the ask */
     ngx_queue_t waiting; /* in a list of the client */

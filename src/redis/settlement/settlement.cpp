@@ -56,7 +56,7 @@ void returned(Errand &errand) {
 }
 
 /* Redis has settled the units of the call, except for lost units. */
-void told(Ask &ask, const Answer &answer, ngx_msec_t) {
+void take_answer(Ask &ask, const Answer &answer, ngx_msec_t) {
     Client &client = ask.redis->client;
     AskPart &part = ask.parts[0];
     count_unsettled(client, answer.parts[0].lost);
@@ -83,7 +83,7 @@ void failed(Errand &errand, Failure failure) {
 }
 
 constexpr AskKind kSettlement
-    = {{join, call_script, script_answered, failed, returned, send_patiently}, told};
+    = {{join, call_script, script_answered, failed, returned, send_patiently}, take_answer};
 
 /* Returns a new settlement of the claim, and sends it.  nullptr: there is no room, or the node of
  * the claim is known not to answer. */

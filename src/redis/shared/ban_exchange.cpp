@@ -79,7 +79,7 @@ BanExchange *BanExchange::init(void *memory, size_t bytes) {
     const uint32_t half = words / 2;
 
     exchange->waiting_ = {0, 0, half};
-    exchange->told_ = {0, half, half};
+    exchange->reported_ = {0, half, half};
     return exchange;
 }
 
@@ -153,14 +153,14 @@ void BanExchange::repeat(const Bans &bans, uint64_t now_ms) {
         (void)shared(&lift.word).compare_exchange_strong(word, is_over ? 0 : word | kWaits);
     }
 
-    for (uint32_t i = 0; i < told_.size; i++) {
-        const uint64_t hash = shared(&words(told_)[i]).exchange(0);
+    for (uint32_t i = 0; i < reported_.size; i++) {
+        const uint64_t hash = shared(&words(reported_)[i]).exchange(0);
 
         if (hash != 0) { (void)put(waiting_, hash); }
     }
 }
 
-/* Moves the bans that a call has reported from the waiting ones to the told ones. */
+/* Moves the bans that a call has reported from the waiting ones to the reported ones. */
 void BanExchange::remove(const BanCall &call) {
     for (const ToldBan *ban = call.bans; ban < call.bans + call.n; ban++) {
         uint64_t hash = ban->hash;
@@ -169,8 +169,8 @@ void BanExchange::remove(const BanCall &call) {
             uint64_t word = ban->word;
             (void)shared(&lifts_[ban->place].word).compare_exchange_strong(word, word & ~kWaits);
         } else if (shared(&words(waiting_)[ban->place]).compare_exchange_strong(hash, 0)) {
-            const uint64_t place = shared(&told_.next).fetch_add(1) % told_.size;
-            shared(&words(told_)[place]).store(hash);
+            const uint64_t place = shared(&reported_.next).fetch_add(1) % reported_.size;
+            shared(&words(reported_)[place]).store(hash);
         }
     }
 }

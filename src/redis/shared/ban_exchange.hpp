@@ -130,7 +130,7 @@ private:
     uint64_t turn_ms_;
     uint64_t ahead_ms_; /* Redis's clock minus the node's; 0: unknown */
     Ring waiting_;
-    Ring told_;
+    Ring reported_;
     uint64_t next_lift_;
     Lift lifts_[kLiftsMax];
 };

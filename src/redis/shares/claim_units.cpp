@@ -27,22 +27,22 @@ Share *get_share(UnitHolder &holder, Claim &claim) {
 
 } // namespace
 
-std::optional<Told> take_units(Claim &claim, Waiter *waiter) {
+std::optional<WaitResult> take_units(Claim &claim, Waiter *waiter) {
     UnitHolder *holder = get_holder(*remote_of(claim).zone->redis);
-    if (holder == nullptr) { return Told::kFailed; }
+    if (holder == nullptr) { return WaitResult::kFailed; }
 
     /* kept units may be used while Redis is away, as long as it counts them */
     Share *share = find_share(claim);
-    if (share != nullptr && spend(*share, claim)) { return Told::kAdmitted; }
+    if (share != nullptr && spend(*share, claim)) { return WaitResult::kAdmitted; }
 
-    if (is_away(*holder->redis) || is_in_grace(*holder)) { return Told::kFailed; }
+    if (is_away(*holder->redis) || is_in_grace(*holder)) { return WaitResult::kFailed; }
 
     share = get_share(*holder, claim);
-    if (share == nullptr) { return Told::kFailed; }
+    if (share == nullptr) { return WaitResult::kFailed; }
 
     if (is_refused(*share, claim)) {
         reject(*share, claim, Source::kCache);
-        return Told::kRejected;
+        return WaitResult::kRejected;
     }
 
     waiter->claims = {&claim, 1};

@@ -11,8 +11,8 @@
 namespace limit_sliding {
 
 /* Takes units for the cost of a claim, which has its RemoteClaim.  Returns the answer, kFailed if
- * Redis cannot decide now; no answer if the waiter will be told. */
-std::optional<Told> take_units(Claim &claim, Waiter *waiter);
+ * Redis cannot decide now; no answer if the waiter will be woken. */
+std::optional<WaitResult> take_units(Claim &claim, Waiter *waiter);
 
 /* Tells Redis of the units of a request that on_error has admitted, unless there is no memory. */
 void note_units(Claim &claim);

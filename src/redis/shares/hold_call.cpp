@@ -141,7 +141,7 @@ bool read(ScriptReply &reply, const Share &share, HoldAnswer *answer) {
            && answer->total <= static_cast<int64_t>(kRemoteMax);
 }
 
-void told(Share &share, const HoldAnswer &answer) {
+void take_answer(Share &share, const HoldAnswer &answer) {
     UnitHolder &holder = *share.holder;
     const AskPart &part = share.parts[0];
     if (share.has_limit()) {
@@ -218,7 +218,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         }
 
         Share &share = share_of(take_errand(call));
-        told(share, answer);
+        take_answer(share, answer);
         ask_done(share);
     }
 

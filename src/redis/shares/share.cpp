@@ -128,7 +128,7 @@ void tell(Share &share, WaiterList &waiters, bool decides_all) {
 
         if (!waiter.asked) { share.units--; }
 
-        tell_waiter(waiter, admits ? Told::kAdmitted : Told::kRejected);
+        wake_waiter(waiter, admits ? WaitResult::kAdmitted : WaitResult::kRejected);
     }
 }
 
@@ -139,7 +139,7 @@ void set_unknown(Share &share) {
 
 void fail_unasked(Share &share) {
     for (Waiter &waiter : share.waiters) {
-        tell_waiter(waiter, Told::kFailed);
+        wake_waiter(waiter, WaitResult::kFailed);
     }
 
     share.units = 0;

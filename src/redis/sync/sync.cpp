@@ -151,7 +151,7 @@ uint64_t past_units(const Notice &notice) {
     const bool is_past = ngx_current_msec - seen.at_ms >= policy.window_ms;
     if (notice.report.units <= 0 || (seen.at_ms != 0 && !is_past)) { return 0; }
 
-    const Override own = zone.told->find(claim.key_hash());
+    const Override own = zone.last_overrides->find(claim.key_hash());
     if (terms_of(own) == Terms::kUnlimited) { return 0; }
 
     claim.limit = limit_under(own, claim.limit);
@@ -403,7 +403,7 @@ uint64_t again(const RemoteZone &zone, const PartAnswer &answer, uint64_t refuse
     return static_cast<uint64_t>(std::min<Wide>(refused, two / answer.policy.window_ms + 1));
 }
 
-void told(Ask &ask, const Answer &answers, ngx_msec_t sent) {
+void take_answer(Ask &ask, const Answer &answers, ngx_msec_t sent) {
     auto &notice = static_cast<Notice &>(ask);
     AskPart &part = ask.parts[0];
     const Claim claim = part.claim;
@@ -463,7 +463,7 @@ const AskKind kNotice
     = {{join_script, call_script, script_answered,
         [](Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }, return_waiters,
         [](Errand &errand) { send_notice(static_cast<Notice &>(errand)); }},
-       told};
+       take_answer};
 
 /* Sends the notices that are not due yet. */
 void hurry(Client &client) {
