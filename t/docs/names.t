@@ -44,4 +44,18 @@ for my $page (glob '*.md src/README.md t/README.md t/*/README.md docs/*.md contr
 }
 cmp_ok $n, '>', 100, 'pages name files';
 is join("\n", @lost), '', '... which exist';
+
+# The walks of a request in src/README.md name functions, few enough to be followed.
+my $functions = join "\n", map { content($_) =~ s{/\*.*?\*/}{}gsr } glob 'src/*/*/*.[ch]pp';
+my %walks = content('src/README.md') =~ /^## (A request in [\w ]+)\n(.*?)(?=^## |\z)/gms;
+my %most = ('A request in shared memory' => 12, 'A request in Redis' => 30);
+is join(', ', sort keys %walks), join(', ', sort keys %most), 'two walks';
+for my $walk (sort keys %walks) {
+    my %names = map { $_ => 1 } $walks{$walk} =~ /`([\w:]+)\(\)`/g;
+    my @unknown = grep { my ($name) = /(\w+)$/; $functions !~ /[ *&~:]\Q$name\E\([^;]*\{/ }
+        sort keys %names;
+    cmp_ok keys %names, '>', 5, "$walk: names functions";
+    cmp_ok keys %names, '<=', $most{$walk}, '... few enough';
+    is "@unknown", '', '... which exist';
+}
 done_testing;
