@@ -42,8 +42,9 @@ sub order($c) {
     syswrite $c->{socket}, "PUT $path HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 
-# Takes what a connection has read; false: it has ended.
-sub take($c) {
+# Takes what a connection has read, and sends the next order after each answer, or ends
+# the connection if $gives is false; false: the connection has ended.
+sub take($c, $gives) {
     my $read = sysread $c->{socket}, $c->{in}, 65536, length $c->{in};
     while ($c->{in} =~ /^HTTP\S+ (\d+).*?\r\n\r\n/s) {
         my ($status, $head) = ($1, $&);
@@ -55,13 +56,16 @@ sub take($c) {
         push @wrong, "status $status" if $status != 200;
         $may{$key} = { $limit => 1 };
         $answered++;
+        return 0 if !$gives;
         order($c);
     }
     return $read;
 }
 
-# Gives orders on all connections, calls $kill after some time, and reads what is left.
-sub give_orders($seconds, $kill) {
+# Gives orders on all connections, and calls $kill once so many were answered, a moment
+# later. Then waits for the answer, or for the end, of each connection: no order may be
+# under way afterwards.
+sub give_orders($many, $moment, $kill) {
     local $SIG{PIPE} = 'IGNORE';
     my %open;
     for my $keys (@keys) {
@@ -71,22 +75,19 @@ sub give_orders($seconds, $kill) {
         order($c);
     }
 
-    my $end = now() + $seconds;
+    my $enough = $answered + $many;
     while (%open) {
         my $bits = '';
         vec($bits, $_, 1) = 1 for keys %open;
-        my $left = $end - now();
-        my $ready = select $bits, undef, undef, !$kill ? 0.05 : $left > 0 ? $left : 0;
-
-        if ($kill && now() >= $end) {
-            $kill->();
-            undef $kill;
-            next;
+        select $bits, undef, undef, 30 or die 'an order was not answered';
+        for (grep { vec $bits, $_, 1 } keys %open) {
+            delete $open{$_} if !take($open{$_}, $kill);
         }
 
-        last if !$kill && $ready == 0;
-        for (grep { vec $bits, $_, 1 } keys %open) {
-            delete $open{$_} if !take($open{$_}) || !$kill && now() > $end + 0.05;
+        if ($kill && $answered >= $enough) {
+            sleep $moment;
+            $kill->();
+            undef $kill;
         }
     }
 }
@@ -110,7 +111,8 @@ for my $round (1 .. $ROUNDS) {
     wait_for(sub { $nginx->workers == 2 }) or die "round $round: a worker is missing";
     my ($victim) = shuffle $nginx->workers;
 
-    give_orders(rand 0.03, $crash ? sub { $nginx->crash } : sub { $nginx->kill_worker($victim) });
+    give_orders(rand 60, rand 0.002,
+        $crash ? sub { $nginx->crash } : sub { $nginx->kill_worker($victim) });
     $nginx->start($config) if $crash;
     check($round);
 }
