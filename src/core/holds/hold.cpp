@@ -47,8 +47,7 @@ struct TakeStep {
 
     uint64_t expires_ms(const Copy &) const { return kNever; }
     bool clear(Copy *copy) const { return copy->store(0); }
-    const TakeStep &other_window_slots() const { return *this; }
-    bool is_recent(uint64_t) const { return true; }
+    OtherWindowSlot other_window_slot(const Copy &copy) const { return {true, used(copy), kNever}; }
 };
 
 void conclude(Claim *claim, Outcome outcome, uint64_t state) {

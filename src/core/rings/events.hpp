@@ -29,7 +29,7 @@ struct EventStore {
         return {RingSlots(zone), zone->pairs, counts, hash,
                 is_brief || policy->salt == 0
                     ? TagEpoch{now.epoch(), 0}
-                    : KeyEpochs(*policy, now.now_ms).present(policy->window_ms)};
+                    : KeyEpochs{*policy, now.now_ms}.present()};
     }
 
     /* Obtains the copy of a hash.  Other slots count as expired only once they have expired by the

@@ -86,8 +86,8 @@ private:
  *     bool admit(state, &next) const    one decision, pure; for update()
  *     void prepare(copy) const          prepares a copy for its first state; for
  *                                       obtain()
- *     OtherWindowSlots other_window_slots() const
- *                                       view of slots of other windows
+ *     OtherWindowSlot other_window_slot(copy) const
+ *                                       view of a slot with another window
  */
 template <class Slots>
 class Table {
@@ -157,7 +157,7 @@ public:
         Copy copy = Copy::read(slot);
 
         /* if the key has returned since the tag was read, the age of the tag is wrong */
-        return copy.kind == Copy::confirmed && !is_recent_there(step, copy.tag)
+        return copy.kind == Copy::confirmed && !is_recent_there(step, copy)
                && slot.tag.load() == copy.tag && copy.store(Copy::kDead);
     }
 
@@ -336,14 +336,14 @@ private:
     /* Returns the rank of a copy of any key. */
     template <class Step>
     uint64_t used_there(const Step &step, const Copy &copy) const {
-        return has_same_window(copy.tag) ? used(step, copy) : step.other_window_slots().used(copy);
+        return has_same_window(copy.tag) ? used(step, copy) : step.other_window_slot(copy).used;
     }
 
-    /* Returns true if this tag, of any key, is less than two epochs old. */
+    /* Returns true if the tag of a copy of any key is less than two epochs old. */
     template <class Step>
-    bool is_recent_there(const Step &step, uint64_t tag) const {
-        return has_same_window(tag) ? tag::age(tag, tag_) < 2
-                                    : step.other_window_slots().is_recent(tag);
+    bool is_recent_there(const Step &step, const Copy &copy) const {
+        return has_same_window(copy.tag) ? tag::age(copy.tag, tag_) < 2
+                                         : step.other_window_slot(copy).is_recent;
     }
 
     /* Returns true if the slot's key and this key both have the zone's window. */
@@ -362,7 +362,7 @@ private:
 
     template <class Step>
     uint64_t expires_ms(const Step &step, const Copy &copy) const {
-        if (!has_same_window(copy.tag)) { return step.other_window_slots().expires_ms(copy); }
+        if (!has_same_window(copy.tag)) { return step.other_window_slot(copy).expires_ms; }
         return is_recent(copy) ? step.expires_ms(copy) : 0;
     }
 
@@ -488,7 +488,7 @@ private:
         if (copy.tag == 0) { return is_last ? SlotChoice::kUnusedLast : SlotChoice::kUnused; }
         if (copy.kind == Copy::none) { return SlotChoice::kUnused; }
         if (copy.kind == Copy::tentative) {
-            return is_recent_there(step, copy.tag) ? SlotChoice::kTentative : SlotChoice::kOver;
+            return is_recent_there(step, copy) ? SlotChoice::kTentative : SlotChoice::kOver;
         }
         uint64_t taken = used_there(step, copy);
         return taken == 0 ? SlotChoice::kOver : SlotChoice::kLive + taken;
