@@ -14,11 +14,6 @@ namespace {
 
 using Word = Ledger::Word;
 
-/* The table for a key.  States do not depend on the time, so all tags have the epoch 0. */
-Table<WordSlots> table_at(Zone *zone, uint64_t hash, SlotCounts *counts) {
-    return Table<WordSlots>(WordSlots(zone), zone->pairs, counts, hash, TagEpoch{0, 0});
-}
-
 /* The step of the table (table.hpp) that takes units. */
 struct TakeStep {
     InFlight rule;
@@ -122,7 +117,7 @@ void Holdings::recover(uint32_t seat) const {
  * instructions, and so may an earlier process that ran this function. */
 void Holdings::give_back(uint32_t index) const {
     Ledger::Entry &entry = ledger_->entry(index);
-    const Table<WordSlots> table = table_at(zone_, entry.hash.load(), &zone_->counts);
+    const Table table(WordSlots(zone_), &zone_->counts, entry.hash.load(), TagEpoch{0, 0});
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         Word word = {entry.word.load()};
@@ -180,7 +175,7 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
     Hold &hold = *claim->hold;
     assert(!hold.is_held());
     const InFlight rule(*claim->policy, 0, claim->limit);
-    Table<WordSlots> table = table_at(claim->zone, claim->hash, counts_of(*claim));
+    Table<WordSlots> table = shared_table_of(*claim, rule);
 
     Copy copy = table.find_ready();
     if (copy.kind != Copy::confirmed) { copy = table.look(); }
@@ -254,7 +249,7 @@ void Hold::release() {
 
 void look_in_flight(Claim *claim, uint64_t) {
     const InFlight rule(*claim->policy, 0, claim->limit);
-    const uint64_t state = table_at(claim->zone, claim->hash, counts_of(*claim)).look_state();
+    const uint64_t state = shared_table_of(*claim, rule).look_state();
     conclude(claim, rule.admits(state, claim->cost) ? Outcome::kAdmitted : Outcome::kRejected,
              state);
 }

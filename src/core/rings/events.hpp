@@ -26,10 +26,9 @@ struct EventStore {
 
     /* Returns the table for the hash of a key or of one of its pages. */
     Table<RingSlots> table_of(uint64_t hash) const {
-        return {RingSlots(zone), zone->pairs, counts, hash,
-                is_brief || policy->salt == 0
-                    ? TagEpoch{now.epoch(), 0}
-                    : KeyEpochs{*policy, now.now_ms}.present()};
+        return {RingSlots(zone), counts, hash,
+                is_brief || policy->salt == 0 ? TagEpoch{now.epoch(), 0}
+                                              : KeyEpochs{*policy, now.now_ms}.present()};
     }
 
     /* Obtains the copy of a hash.  Other slots count as expired only once they have expired by the

@@ -149,8 +149,7 @@ struct ChangeStep : WordStep<Algorithm> {
 };
 
 [[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim, const TagEpoch &epoch) {
-    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
-                            epoch);
+    return {WordSlots(claim.zone), counts_of(claim), claim.hash, epoch};
 }
 
 /* Returns the table for keys with the zone's window. */

@@ -92,9 +92,8 @@ private:
 template <class Slots>
 class Table {
 public:
-    Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash,
-          const TagEpoch &epoch)
-        : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)),
+    Table(const Slots &slots, SlotCounts *counts, uint64_t hash, const TagEpoch &epoch)
+        : slots_(slots), key_(hash, slots.zone->pairs), tag_(tag::make(key_.fingerprint(), epoch)),
           counts_(counts) {}
 
     /* Returns the key's copy if it is confirmed and less than two epochs old, else no copy. */
