@@ -209,13 +209,17 @@ public:
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             SlotChoice choice(key_.salt());
             Copy copy = survey(step, &choice);
-            uint64_t state = live_state(copy);
+            uint64_t state = is_recent(copy) ? copy.bare_state() : 0;
             uint64_t next = state;
 
             if (!step.admit(state, &next)) { return {Outcome::kRejected, state}; }
 
             assert(next < Copy::kDead);
-            if (next == state) { return decide_only(step); }
+            if (next == state) {
+                /* the confirmed copy may follow a tentative one */
+                state = look_state();
+                return {step.admit(state, &next) ? Outcome::kAdmitted : Outcome::kRejected, state};
+            }
 
             Taken taken = take(step, may_evict, choice, &copy);
 
@@ -324,8 +328,6 @@ private:
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
     }
 
-    uint64_t live_state(const Copy &copy) const { return is_recent(copy) ? copy.bare_state() : 0; }
-
     /* Returns the rank of this copy of the key; 0: no state. */
     template <class Step>
     uint64_t used(const Step &step, const Copy &copy) const {
@@ -377,13 +379,6 @@ private:
         return first_ms == UINT64_MAX ? 1 : first_ms;
     }
 
-    template <class Step>
-    Result decide_only(const Step &step) const {
-        uint64_t state = look_state();
-        uint64_t next;
-        return {step.admit(state, &next) ? Outcome::kAdmitted : Outcome::kRejected, state};
-    }
-
     /* Refuses the key after the last attempt.  The client may retry at once. */
     Result give_up() {
         add(&counts_->refused, 1);
@@ -392,36 +387,30 @@ private:
 
     enum Taken { kTaken, kLost, kRefused };
 
-    /* Turns the result of survey() into a copy that may get a state. kLost: another request was
-     * faster; the caller tries again. */
+    /* Turns the result of survey() into a copy that may get a state; a new key claims a slot.
+     * kLost: another request was faster; the caller tries again. */
     template <class Step>
     Taken take(const Step &step, bool may_evict, const SlotChoice &choice, Copy *copy) const {
         if (copy->kind == Copy::changed) { return kLost; }
+
         if (copy->kind == Copy::none) {
-            Taken taken = take_place(may_evict, choice, copy);
-            if (taken != kTaken) { return taken; }
+            if (choice.is_live() && !may_evict) {
+                add(&counts_->refused, 1);
+                return kRefused;
+            }
+
+            *copy = choice.copy();
+
+            if (!choice.is_found() || !claim(copy)) { return kLost; }
+
+            if (choice.is_live()) {
+                add(&counts_->evicted, 1);
+            } else if (choice.copy().tag == 0) {
+                add(&counts_->used, 1);
+            }
         }
+
         return make_ready(step, copy) ? kTaken : kLost;
-    }
-
-    /* Claims a slot for a new key. */
-    Taken take_place(bool may_evict, const SlotChoice &choice, Copy *copy) const {
-        if (choice.is_live() && !may_evict) {
-            add(&counts_->refused, 1);
-            return kRefused;
-        }
-
-        *copy = choice.copy();
-
-        if (!choice.is_found() || !claim(copy)) { return kLost; }
-
-        if (choice.is_live()) {
-            add(&counts_->evicted, 1);
-        } else if (choice.copy().tag == 0) {
-            add(&counts_->used, 1);
-        }
-
-        return kTaken;
     }
 
     /* Prepares a copy for a state: updates its epoch and checks that it is the only copy.  An
