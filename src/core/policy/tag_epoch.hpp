@@ -32,6 +32,20 @@ constexpr unsigned binary_digits(uint64_t n) {
 constexpr unsigned kWindowDigitsMin = binary_digits(kWindowMinMs);
 constexpr unsigned kWindowDigitsMax = 35;
 
+/* The bits for the digits of a window, which replace the lowest bits of a key's hash. */
+constexpr uint64_t kDigitsMask = 31;
+
+static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "the digits of any window");
+
+constexpr uint64_t with_window_digits(uint64_t hash, unsigned digits) {
+    assert(digits >= kWindowDigitsMin && digits <= kWindowDigitsMax);
+    return (hash & ~kDigitsMask) | (digits - kWindowDigitsMin);
+}
+
+constexpr unsigned window_digits(uint64_t hash) {
+    return static_cast<unsigned>(hash & kDigitsMask) + kWindowDigitsMin;
+}
+
 /*
  * Epochs of keys with their own window.  If the window has d binary digits, an epoch lasts 2^e ms,
  * so that any request to the zone can compute the age of a tag:
