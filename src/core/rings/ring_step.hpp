@@ -61,14 +61,7 @@ public:
                                    KeyEpochs{*policy_, clock_.now_ms});
     }
 
-    void prepare(const Copy &copy) const {
-        Ring ring(copy, length_);
-        if (page_ != nullptr) {
-            ring.fill(copy, page_);
-        } else {
-            ring.wipe(copy);
-        }
-    }
+    void prepare(const Copy &copy) const { Ring(copy, length_).prepare(copy, page_); }
 
 private:
     struct Ends {
