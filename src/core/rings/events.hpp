@@ -75,9 +75,6 @@ public:
     bool is_torn() const { return torn_; }
     void tear() { torn_ = true; }
 
-    /* Returns the first state of a history that begins now. */
-    uint64_t first_state() const { return store_.now.now_ms << kNameShift & Copy::kStateMask; }
-
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
     /* Returns the key's copy, or a new one.  If the table has no slot, sets the ms until one
@@ -85,7 +82,8 @@ public:
     Copy obtain(uint64_t *refused_ms) const {
         Copy copy = table().find_ready_anywhere();
         if (copy.kind == Copy::confirmed) { return copy; }
-        return store_.obtain(hash_, first_state(), refused_ms);
+        const uint64_t name = store_.now.now_ms; /* of a history that begins now */
+        return store_.obtain(hash_, name << kNameShift & Copy::kStateMask, refused_ms);
     }
 
     /* Opens a copy of the key.  Returns false if the key has changed.  If the place of the newest
@@ -206,7 +204,7 @@ public:
             uint64_t low = high > step ? high - step : 0;
             Event event = at(low);
 
-            if (!event.is_valid() || !holds(event)) { return first_between(low + 1, high, holds); }
+            if (!event.is_valid() || !holds(event)) { return first(low + 1, high, holds); }
 
             high = low;
             step *= 2;
@@ -215,10 +213,21 @@ public:
         return 0;
     }
 
-    /* Returns the same as first() for events from number `low` on. */
+    /* Does the same for the events from number `low` on; `high` if there is none before. */
     template <class Holds>
-    uint64_t first_from(uint64_t low, const Holds &holds) {
-        return first_between(low, count_, holds);
+    uint64_t first(uint64_t low, uint64_t high, const Holds &holds) {
+        while (low < high) {
+            uint64_t middle = low + (high - low) / 2;
+            Event event = at(middle);
+
+            if (event.is_valid() && holds(event)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+
+        return low;
     }
 
     /* Returns the first event of a tick or later. */
@@ -355,10 +364,11 @@ private:
         constexpr uint64_t kAtOnce = 16;
 
         uint64_t newest = newest_.total();
-        uint64_t first = first_from(
-            held.oldest, [&](Event event) { return units(event.total(), newest) < held.units; });
+        uint64_t kept = first(held.oldest, count_, [&](Event event) {
+            return units(event.total(), newest) < held.units;
+        });
         uint64_t number = held.oldest / kPageEvents;
-        uint64_t end = std::min(first / kPageEvents, number + kAtOnce);
+        uint64_t end = std::min(kept / kPageEvents, number + kAtOnce);
 
         for (; number < end; number++) {
             Copy copy = store_.table_of(hash_of(number)).look();
@@ -367,22 +377,6 @@ private:
         }
 
         page_ = Ring();
-    }
-
-    template <class Holds>
-    uint64_t first_between(uint64_t low, uint64_t high, const Holds &holds) {
-        while (low < high) {
-            uint64_t middle = low + (high - low) / 2;
-            Event event = at(middle);
-
-            if (event.is_valid() && holds(event)) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-
-        return low;
     }
 
     /* Makes sure that the event `replaced` may leave the ring.  If the next event counts, it must

@@ -259,7 +259,7 @@ private:
             return sum - std::min(sum, parts.used_since(events_.tick_of(event) + 1));
         };
 
-        Events::Found last = events_.found(events_.first_from(oldest, [&](Event event) {
+        Events::Found last = events_.found(events_.first(oldest, events_.count(), [&](Event event) {
             return events_.tick_of(event) >= from && after(event) <= room;
         }));
         uint64_t then = events_.tick_of(last.event);
