@@ -259,10 +259,9 @@ public:
     };
 
     /* Adds a cost to the newest event, if that is open and of the present tick.  Else closes the
-     * newest event, which fixes its total, and adds another one.  If kHolds, a log deletes pages of
-     * older units than `held`, and copies no such events to pages. */
-    template <bool kHolds = false>
-    Recorded record(uint64_t cost, uint64_t *refused_ms, const Held &held = {}) {
+     * newest event, which fixes its total, and adds another one.  With `held`, a log deletes pages
+     * of older units, and copies no such events to pages. */
+    Recorded record(uint64_t cost, uint64_t *refused_ms, const Held *held = nullptr) {
         assert(cost <= kNarrowMax);
         assert(count_ == 0 || clock_.tick >= tick_of(newest_));
 
@@ -270,7 +269,7 @@ public:
             return replace_newest(newest_.with_total(newest_.total() + cost));
         }
 
-        if (kHolds && clock_.is_log && count_ % kPageEvents == 0) { give_up_pages(held); }
+        if (held != nullptr && clock_.is_log && count_ % kPageEvents == 0) { give_up_pages(*held); }
 
         Event next = ring_.make(count_, clock_.tick, newest_.total() + cost);
 
@@ -288,7 +287,7 @@ public:
 
         auto counts = [&](Event event, uint64_t total) {
             return !clock_.is_over(tick_of(event))
-                   && (!kHolds || units(event.total(), total) < held.units);
+                   && (held == nullptr || units(event.total(), total) < held->units);
         };
 
         if (count_ + 1 >= length() && !make_room(replaced, next.total(), counts, refused_ms)) {

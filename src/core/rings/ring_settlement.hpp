@@ -82,7 +82,7 @@ private:
         }
 
         Events::Found oldest = events_.oldest();
-        uint64_t taken = units_since(oldest);
+        uint64_t taken = oldest.own + oldest.later; /* including refunded units */
         uint64_t room
             = std::min(held() - std::min(held(), units_now()), kMost - std::min(kMost, taken));
 
@@ -92,14 +92,8 @@ private:
 
         /* a full zone with WhenFull::kDeny has no slot for a page, so the cost is not recorded */
         uint64_t refused_ms = 0;
-        return cost == 0
-               || events_.record<true>(cost, &refused_ms, {held(), oldest.position})
-                      != Events::kLost;
-    }
-
-    /* Returns the units recorded since the begin of the window, including refunded ones. */
-    uint64_t units_since(const Events::Found &oldest) const {
-        return oldest.position == events_.count() ? 0 : oldest.own + oldest.later;
+        const Events::Held kept = {held(), oldest.position};
+        return cost == 0 || events_.record(cost, &refused_ms, &kept) != Events::kLost;
     }
 
     /* Returns the units of the present tick. */
