@@ -37,11 +37,9 @@ public:
     RingRule(const Claim &claim, uint64_t now_ms, bool brief = false)
         : UsedUnits(claim, now_ms, brief), claim_(claim) {}
 
-    struct Result {
-        Outcome outcome;
-        uint64_t state; /* kAdmitted: mark of the event, for a refund; kRefused: ms until a slot
-                           for the key expires; else 0 */
-    };
+    /* The state of kAdmitted is the mark of the event, for a refund; of kRefused, the ms until a
+     * slot for the key expires; else 0. */
+    using Result = Table<RingSlots>::Result;
 
     /* Decides and records, if the key is in the first of its lines in the table and its ring has
      * all events that count.  Sets *rejection if the request is rejected.  Returns false if this

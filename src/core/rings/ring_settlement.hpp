@@ -110,13 +110,14 @@ private:
     bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
         if (!events_.open(copy)) { return false; }
 
-        uint64_t tick = tick_of(mark);
+        uint64_t tick = events_.tick_of({mark & Event::kTickMask});
         Events::Found found = events_.since(tick);
         bool is_missing = found.position == events_.count() || events_.tick_of(found.event) != tick;
+        bool is_former = events_.name() != mark >> kTickBits; /* the mark is of another history */
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
-        if (is_missing || is_over(mark)) {
+        if (is_missing || is_former || events_.clock().is_over(tick)) {
             *cost = 0;
             return true;
         }
@@ -137,13 +138,6 @@ private:
     bool is_open(const Events::Found &found) const {
         return found.position + 1 == events_.count() && !events_.newest().is_closed();
     }
-
-    /* Returns true if the event of the mark has expired or belongs to a former history. */
-    bool is_over(uint64_t mark) const {
-        return events_.name() != mark >> kTickBits || events_.clock().is_over(tick_of(mark));
-    }
-
-    uint64_t tick_of(uint64_t mark) const { return events_.tick_of({mark & Event::kTickMask}); }
 
     /* Refunds `given` units of an event.  Returns false if the key has changed. */
     bool give_back_of(const Events::Found &found, uint64_t given) {
