@@ -158,19 +158,6 @@ void Holdings::give_back(uint32_t index) const {
     }
 }
 
-/* Makes an entry for the claim, with this word.  Returns false if there is no room. */
-[[gnu::always_inline]] inline bool Hold::begin(const Claim &claim, uint64_t now_ms, Word *word) {
-    entry = holdings->add_entry(now_ms);
-    no_entry = entry == Holdings::kNone;
-    if (no_entry) { return false; }
-
-    Ledger::Entry &own = holdings->ledger().entry(entry);
-    *word = Word::taking({own.word.load(std::memory_order_relaxed)}, claim.cost, now_ms);
-    own.hash.store(claim.hash, std::memory_order_relaxed);
-    own.word.store(word->bits, std::memory_order_relaxed);
-    return true;
-}
-
 void take_in_flight(Claim *claim, uint64_t now_ms) {
     Hold &hold = *claim->hold;
     assert(!hold.is_held());
@@ -187,14 +174,20 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
         return;
     }
 
-    Word word;
-    if (!hold.begin(*claim, now_ms, &word)) {
+    hold.entry = hold.holdings->add_entry(now_ms);
+    hold.no_entry = hold.entry == Holdings::kNone;
+    if (hold.no_entry) {
         add(&counts_of(*claim)->refused, 1);
         conclude(claim, Outcome::kRefused, 0);
         return;
     }
 
     const Ledger &ledger = hold.holdings->ledger();
+    Ledger::Entry &own = ledger.entry(hold.entry);
+    const Word word = Word::taking({own.word.load(std::memory_order_relaxed)}, claim->cost, now_ms);
+    own.hash.store(claim->hash, std::memory_order_relaxed);
+    own.word.store(word.bits, std::memory_order_relaxed);
+
     const TakeStep step = {rule, claim->cost, Ledger::mark_of(hold.entry, word), ledger};
     Table<WordSlots>::Result result = {Outcome::kAdmitted, step.take(copy.bare_state())};
 
@@ -207,14 +200,13 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
     conclude(claim, result.outcome, result.state);
 
     if (copy.slot == nullptr) {
-        ledger.entry(hold.entry)
-            .word.store(word.with(Ledger::kFree).bits, std::memory_order_relaxed);
+        own.word.store(word.with(Ledger::kFree).bits, std::memory_order_relaxed);
         hold.holdings->remove_entry(hold.entry);
         return;
     }
 
     /* publishes the hash to Ledger::sums(); the swap of the state publishes the other words */
-    ledger.entry(hold.entry).word.store(word.confirmed().bits, std::memory_order_release);
+    own.word.store(word.confirmed().bits, std::memory_order_release);
     hold.slot = copy.slot;
     remove_mark(copy, result.state);
 }
