@@ -152,9 +152,9 @@ uint64_t Debts::take(uint64_t hash, uint64_t units, uint64_t since, const DebtCl
 uint64_t Debts::sweep(uint64_t now_ms, uint64_t part, size_t bytes) {
     const uint64_t lines = std::max<uint64_t>(bytes / 64, 1);
 
-    return FactTable::sweep(
-        part * lines, std::min(lines, line_count()),
-        [&](uint64_t hash, uint64_t fact) { return is_old(fact, now_ms, window_digits(hash)); });
+    return FactTable::sweep(part * lines, lines, [&](uint64_t hash, uint64_t fact) {
+        return is_old(fact, now_ms, window_digits(hash));
+    });
 }
 
 } // namespace limit_sliding
