@@ -29,7 +29,6 @@ static void sums_counters(void **state) {
 /* Each value is in the bucket of the least bound that is not below it. */
 static void counts_times(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
-    DecisionTimes sum = {};
     uint64_t told[LENGTH(kDecisionsNs)];
     size_t ntold = 0;
 
@@ -39,8 +38,8 @@ static void counts_times(void **state) {
         memory.times->add(ns);
     }
 
-    sum.add(*memory.times);
-    sum.add(*memory.times);
+    const DecisionTimes both[] = {*memory.times, *memory.times};
+    const DecisionTimes sum = sum_of(both, LENGTH(both));
     sum.for_each([&](uint64_t n, uint64_t) { told[ntold++] = n; });
 
     assert_int_equal(ntold, LENGTH(kDecisionsNs));

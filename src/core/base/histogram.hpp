@@ -27,14 +27,6 @@ struct Histogram {
         limit_sliding::add(&sum, value);
     }
 
-    /* Adds the counts of another histogram. */
-    void add(const Histogram &other) {
-        for (size_t i = 0; i < kBuckets; i++) {
-            counts[i] += load(&other.counts[i]);
-        }
-        sum += load(&other.sum);
-    }
-
     /* Calls function(n, bound) for each bound; n is the number of values up to the bound. */
     template <class Function>
     void for_each(Function function) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/facts/debts.hpp"
+#include "core/policy/calendar.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
@@ -55,7 +56,11 @@ private:
         if (n == 0) { return 0; }
 
         const uint64_t windows = std::min(n, kDebtWaitMaxMs / policy.window_ms);
-        const uint64_t begin_ms = debt_part_begin_ms(policy, from + windows * kDebtParts);
+        const uint64_t part = from + windows * kDebtParts;
+        const uint64_t begin_ms
+            = policy.calendar == Calendar::kNone
+                  ? (part * policy.window_ms + kDebtParts - 1) / kDebtParts
+                  : calendar_begin_ms(policy.calendar, policy.offsets, part / kDebtParts);
 
         return begin_ms - std::min(begin_ms, now_ms);
     }

@@ -11,7 +11,6 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr unsigned kDigitsBits = 5;
 constexpr unsigned kEpochBits = 5;
 constexpr unsigned kPartBits = 20;
 constexpr unsigned kUnitsShift = kEpochBits + kPartBits;
@@ -67,20 +66,6 @@ uint64_t fact_of(const Debt &debt, const DebtClock &clock) {
            | (debt.since & kPartMask);
 }
 
-/* The lowest bits of a stored hash are the digits of the window. */
-constexpr uint64_t kDigitsMask = (1u << kDigitsBits) - 1;
-
-static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "the digits of any window");
-
-uint64_t hash_with(uint64_t hash, unsigned digits) {
-    assert(digits >= kWindowDigitsMin && digits <= kWindowDigitsMax);
-    return (hash & ~kDigitsMask) | (digits - kWindowDigitsMin);
-}
-
-unsigned digits_of(uint64_t hash) {
-    return static_cast<unsigned>(hash & kDigitsMask) + kWindowDigitsMin;
-}
-
 } // namespace
 
 Debts *Debts::init(void *memory, size_t bytes) {
@@ -94,10 +79,10 @@ Debts *Debts::init(void *memory, size_t bytes) {
 template <class Change>
 bool Debts::update(uint64_t hash, const DebtClock &clock, const Change &change, uint64_t *evicted) {
     return FactTable::update(
-        hash_with(hash, clock.digits), Worth::kFirst,
+        with_window_digits(hash, clock.digits), Worth::kFirst,
         [&](uint64_t other, uint64_t fact) {
-            const uint64_t units = digits_of(other) == clock.digits ? debt_of(fact, clock).units
-                                                                    : fact >> kUnitsShift;
+            const uint64_t units = window_digits(other) == clock.digits ? debt_of(fact, clock).units
+                                                                        : fact >> kUnitsShift;
             return Worth{units == 0 ? int{Worth::kNothing} : int{Worth::kFirst}, units};
         },
         [&](uint64_t &fact) {
@@ -113,7 +98,7 @@ bool Debts::update(uint64_t hash, const DebtClock &clock, const Change &change, 
 
 Debt Debts::find(uint64_t hash, const DebtClock &clock) {
     Debt debt = {0, 0};
-    const bool has_fact = look(hash_with(hash, clock.digits), [&](uint64_t fact) {
+    const bool has_fact = look(with_window_digits(hash, clock.digits), [&](uint64_t fact) {
         debt = debt_of(fact, clock);
         return fact != 0;
     });
@@ -167,9 +152,9 @@ uint64_t Debts::take(uint64_t hash, uint64_t units, uint64_t since, const DebtCl
 uint64_t Debts::sweep(uint64_t now_ms, uint64_t part, size_t bytes) {
     const uint64_t lines = std::max<uint64_t>(bytes / 64, 1);
 
-    return FactTable::sweep(
-        part * lines, std::min(lines, line_count()),
-        [&](uint64_t hash, uint64_t fact) { return is_old(fact, now_ms, digits_of(hash)); });
+    return FactTable::sweep(part * lines, lines, [&](uint64_t hash, uint64_t fact) {
+        return is_old(fact, now_ms, window_digits(hash));
+    });
 }
 
 } // namespace limit_sliding

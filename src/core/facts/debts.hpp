@@ -6,20 +6,12 @@
 #include <cstdint>
 
 #include "core/facts/fact_table.hpp"
-#include "core/policy/calendar.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
 
 /* The number of parts of a window.  The times of debts are counted in parts. */
 constexpr uint64_t kDebtParts = 8;
-
-/* Returns the time in ms at which a part begins. */
-inline uint64_t debt_part_begin_ms(const Policy &policy, uint64_t part) {
-    return policy.calendar == Calendar::kNone
-               ? (part * policy.window_ms + kDebtParts - 1) / kDebtParts
-               : calendar_begin_ms(policy.calendar, policy.offsets, part / kDebtParts);
-}
 
 /* The units that a key owes: charges have used them beyond the limit, and the history has no room
  * for them yet. */

@@ -60,7 +60,7 @@ bool FactTable::take(const Seen &seen, uint64_t keyed_hash, uint64_t fact) {
     Place &place = *seen.place;
     const uint64_t key_tag = tag_of(keyed_hash);
     const bool goes_on = seen.tag == seen.state && is_same_key(seen.tag, key_tag);
-    const uint64_t tag = goes_on ? seen.tag : next_tag(key_tag, seen.tag);
+    const uint64_t tag = goes_on ? seen.tag : key_tag | (seen.tag + 1) % kTagGenerations;
 
     if (seen.tag == 0) { marks_.mark(lines(), &place); }
 

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -88,13 +89,11 @@ protected:
     template <class Visit>
     void walk(uint64_t step, const Visit &visit) const;
 
-    /* Deletes the facts for which is_over(hash, fact) is true, in n lines from number `first` on,
-     * modulo the number of lines.  `hash` has the lowest 50 bits.  Returns the number of deleted
-     * facts. */
+    /* Deletes the facts for which is_over(hash, fact) is true, in n lines, or in all, from number
+     * `first` on, modulo the number of lines.  `hash` has the lowest 50 bits.  Returns the number
+     * of deleted facts. */
     template <class IsOver>
     uint64_t sweep(uint64_t first, uint64_t n, const IsOver &is_over);
-
-    uint64_t line_count() const { return line_count_; }
 
     /* Returns a time after which no key has a fact that counts.  Requests read it first. */
     uint64_t until_ms() const { return load(&until_ms_); }
@@ -152,11 +151,6 @@ private:
     static uint64_t tag_of(uint64_t hash) { return hash * kTagGenerations | kTag; }
 
     static uint64_t hash_of(uint64_t tag) { return (tag & ~kTag) / kTagGenerations; }
-
-    /* Returns the tag with which a key may claim a place. */
-    static uint64_t next_tag(uint64_t key_tag, uint64_t old_tag) {
-        return key_tag | (old_tag + 1) % kTagGenerations;
-    }
 
     static uint64_t state_of(uint64_t fact, uint64_t tag) {
         assert(fact >> kFactBits == 0);
@@ -308,9 +302,10 @@ void FactTable::walk(uint64_t step, const Visit &visit) const {
 
 template <class IsOver>
 uint64_t FactTable::sweep(uint64_t first, uint64_t n, const IsOver &is_over) {
+    const uint64_t end = first + std::min(n, line_count_);
     uint64_t deleted = 0;
 
-    for (uint64_t i = first; i < first + n; i++) {
+    for (uint64_t i = first; i < end; i++) {
         Line &line = lines()[i % line_count_];
 
         if (!marks_.is_used(lines(), &line)) { continue; }

@@ -36,23 +36,6 @@ void wipe_words(T *part) {
     }
 }
 
-/* Returns the weight of the present rejection, which the last call has chosen; the first call
- * returns 0.  Then chooses one of the next kRejectionsSampled rejections at random, so that no
- * order of keys evades the sample. */
-uint32_t take_sample(Sampler *sampler) {
-    uint32_t weight = sampler->random == 0 ? 0 : kRejectionsSampled;
-
-    /* Knuth's generator; its high bits are the random ones */
-    sampler->random = sampler->random * 6364136223846793005 + 1442695040888963407;
-
-    uint64_t place = sampler->random >> 32 & (kRejectionsSampled - 1);
-
-    sampler->skip = static_cast<uint32_t>(sampler->rest + place);
-    sampler->rest = kRejectionsSampled - 1 - place;
-
-    return weight;
-}
-
 } // namespace
 
 uint32_t Sampler::weigh(uint64_t time_ms) {
@@ -74,7 +57,21 @@ uint32_t Sampler::weigh(uint64_t time_ms) {
         return 0;
     }
 
-    return takes_all ? 1 : take_sample(this);
+    if (takes_all) { return 1; }
+
+    /* The last sample has chosen this rejection; there was none before the first one.  The next
+     * sample is one of the next kRejectionsSampled rejections at random, so that no order of keys
+     * evades the samples. */
+    const uint32_t weight = random == 0 ? 0 : kRejectionsSampled;
+
+    /* Knuth's generator; its high bits are the random ones */
+    random = random * 6364136223846793005 + 1442695040888963407;
+
+    const uint64_t place = random >> 32 & (kRejectionsSampled - 1);
+
+    skip = static_cast<uint32_t>(rest + place);
+    rest = kRejectionsSampled - 1 - place;
+    return weight;
 }
 
 [[gnu::always_inline]] inline uint64_t Offenders::Entry::total(uint64_t span) const {
@@ -105,28 +102,12 @@ uint64_t Offenders::Text::check_of(uint64_t name) const {
     return check;
 }
 
-Offenders::Text Offenders::Text::make(uint64_t name, std::string_view key) {
-    Text text = {};
-    text.words[1] = key.size();
-    std::memcpy(&text.words[2], key.data(), std::min<size_t>(key.size(), kOffenderKeyBytes));
-    text.words[0] = text.check_of(name);
-    return text;
-}
-
 Offenders::Text Offenders::Text::read() const {
     Text copy;
     for (size_t i = 0; i < kWords; i++) {
         copy.words[i] = load(&words[i]);
     }
     return copy;
-}
-
-/* Writes only words that differ: another worker may have written the same text already. */
-void Offenders::Text::keep(const Text &wanted) {
-    size_t n = wanted.used();
-    for (size_t i = 0; i < n; i++) {
-        if (load(&words[i]) != wanted.words[i]) { store(&words[i], wanted.words[i]); }
-    }
 }
 
 /* Returns the entry of this name, else the entry with the least count. */
@@ -177,7 +158,18 @@ size_t Offenders::count(uint64_t hash, uint32_t weight, uint64_t now_ms) {
 
 void Offenders::set_text(size_t place, uint64_t hash, std::string_view key) {
     assert(place < places_);
-    texts()[place].keep(Text::make(name_of(hash), key));
+
+    Text text = {};
+    text.words[1] = key.size();
+    std::memcpy(&text.words[2], key.data(), std::min<size_t>(key.size(), kOffenderKeyBytes));
+    text.words[0] = text.check_of(name_of(hash));
+
+    /* Writes only words that differ: another worker may have written the same text already. */
+    uint64_t *words = texts()[place].words;
+    size_t n = text.used();
+    for (size_t i = 0; i < n; i++) {
+        if (load(&words[i]) != text.words[i]) { store(&words[i], text.words[i]); }
+    }
 }
 
 void Offenders::forget(uint64_t hash) {

@@ -106,10 +106,7 @@ private:
 
         size_t used() const; /* words in use */
         bool is_of(uint64_t name) const { return words[0] == check_of(name); }
-
-        static Text make(uint64_t name, std::string_view key);
         Text read() const;
-        void keep(const Text &wanted);
         uint64_t check_of(uint64_t name) const;
     };
 

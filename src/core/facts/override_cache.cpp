@@ -104,23 +104,20 @@ OverrideCache::Set &OverrideCache::set_of(uint64_t half) const {
     return reinterpret_cast<Set *>(const_cast<OverrideCache *>(this) + 1)[half * sets_ >> 32];
 }
 
-OverrideCache::Sets OverrideCache::sets_of(uint64_t hash) const {
-    return {set_of(hash >> 32), set_of(hash & UINT32_MAX)};
-}
-
 Override OverrideCache::find(uint64_t hash) const {
     Place seen;
-    const auto [first, second] = sets_of(hash);
 
     /* a new place has the value 0, which is no override */
-    return first.find(hash, &seen) != nullptr || second.find(hash, &seen) != nullptr
+    return set_of(hash >> 32).find(hash, &seen) != nullptr
+                   || set_of(hash & UINT32_MAX).find(hash, &seen) != nullptr
                ? Override::from_code(seen.value)
                : Override{};
 }
 
 void OverrideCache::set(uint64_t hash, const Override &own) {
     Place seen;
-    const auto [first, second] = sets_of(hash);
+    Set &first = set_of(hash >> 32);
+    Set &second = set_of(hash & UINT32_MAX);
     Place *place = first.find(hash, &seen);
     if (place == nullptr) { place = second.find(hash, &seen); }
 

@@ -57,14 +57,7 @@ public:
 private:
     struct Set;
 
-    /* The sets of a key. */
-    struct Sets {
-        Set &first;
-        Set &second;
-    };
-
     Set &set_of(uint64_t half) const;
-    Sets sets_of(uint64_t hash) const;
 
     uint64_t sets_;
 

@@ -302,12 +302,6 @@ bool OverridesLoad::remove_waiting() {
     return table_.count() < before;
 }
 
-void OverridesLoad::add_path(uint64_t hash, const Place &place, uint32_t n) {
-    for (Path path(hash, table_.bytes_); table_.line(path) != place.line; path.next()) {
-        passed_[path.line()] += n;
-    }
-}
-
 bool OverridesLoad::set(uint64_t hash, const Overrides::Entry &entry, uint64_t now_s) {
     const bool is_set = entry.own.is_set() && entry.until_s > now_s;
     auto place = table_.find_place(hash);
@@ -330,39 +324,35 @@ bool OverridesLoad::set(uint64_t hash, const Overrides::Entry &entry, uint64_t n
     const auto bit = static_cast<uint8_t>(kSet << place.i);
     uint8_t &marks = marks_of(place);
     if (((marks & bit) != 0) != is_set) {
-        add_path(hash, place, is_set ? 1 : UINT32_MAX);
+        for (Path path(hash, table_.bytes_); table_.line(path) != place.line; path.next()) {
+            passed_[path.line()] += is_set ? 1 : UINT32_MAX;
+        }
         marks ^= bit;
     }
 
     return true;
 }
 
-/* Stores the final Line::passed of all lines in a group.  If no place in the group has a mark, and
- * no key has passed a line of the group, clears the group's bit, so that walks skip the group. */
-void OverridesLoad::end_group(uint64_t group) {
-    const uint64_t first = group * Overrides::kGroup;
-    const uint64_t end = std::min(first + Overrides::kGroup, table_.lines_count());
-    uint32_t used = 0;
-
-    for (uint64_t n = first; n < end; n++) {
-        table_.lines()[n].passed.store(passed_[n], std::memory_order_relaxed);
-        used |= passed_[n] | marks_[n];
-    }
-
-    if (used != 0) { return; }
-
-    auto &word = table_.word_of(group);
-    word.store(word.load(std::memory_order_relaxed) & ~Overrides::bit_of(group),
-               std::memory_order_relaxed);
-}
-
+/* Removes the keys that were not set, and stores the final Line::passed of all lines. */
 void OverridesLoad::end() {
     keep_only(kSet);
-    constexpr uint64_t kGroup = Overrides::kGroup;
+
     for (uint64_t n = 0; (n = table_.touched_from(n)) < table_.lines_count();) {
-        const uint64_t group = n / kGroup;
-        end_group(group);
-        n = (group + 1) * kGroup;
+        const uint64_t group = n / Overrides::kGroup;
+        const uint64_t end = std::min((group + 1) * Overrides::kGroup, table_.lines_count());
+        uint32_t used = 0;
+
+        for (; n < end; n++) {
+            table_.lines()[n].passed.store(passed_[n], std::memory_order_relaxed);
+            used |= passed_[n] | marks_[n];
+        }
+
+        if (used != 0) { continue; }
+
+        /* no key is in the group, and none has passed its lines, so walks skip the group */
+        auto &word = table_.word_of(group);
+        word.store(word.load(std::memory_order_relaxed) & ~Overrides::bit_of(group),
+                   std::memory_order_relaxed);
     }
 }
 

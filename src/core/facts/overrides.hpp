@@ -261,9 +261,7 @@ private:
     static constexpr uint8_t kSet = 1 << Overrides::kPlaces;
 
     uint8_t &marks_of(const Place &place) const { return marks_[place.line - table_.lines()]; }
-    void add_path(uint64_t hash, const Place &place, uint32_t n);
     void keep_only(uint8_t mark);
-    void end_group(uint64_t group);
     bool remove_waiting();
 
     Overrides &table_;

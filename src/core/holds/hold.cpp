@@ -14,11 +14,6 @@ namespace {
 
 using Word = Ledger::Word;
 
-/* The table for a key.  States do not depend on the time, so all tags have the epoch 0. */
-Table<WordSlots> table_at(Zone *zone, uint64_t hash, SlotCounts *counts) {
-    return Table<WordSlots>(WordSlots(zone), zone->pairs, counts, hash, TagEpoch{0, 0});
-}
-
 /* The step of the table (table.hpp) that takes units. */
 struct TakeStep {
     InFlight rule;
@@ -47,8 +42,7 @@ struct TakeStep {
 
     uint64_t expires_ms(const Copy &) const { return kNever; }
     bool clear(Copy *copy) const { return copy->store(0); }
-    const TakeStep &other_window_slots() const { return *this; }
-    bool is_recent(uint64_t) const { return true; }
+    OtherWindowSlot other_window_slot(const Copy &copy) const { return {true, used(copy), kNever}; }
 };
 
 void conclude(Claim *claim, Outcome outcome, uint64_t state) {
@@ -123,7 +117,7 @@ void Holdings::recover(uint32_t seat) const {
  * instructions, and so may an earlier process that ran this function. */
 void Holdings::give_back(uint32_t index) const {
     Ledger::Entry &entry = ledger_->entry(index);
-    const Table<WordSlots> table = table_at(zone_, entry.hash.load(), &zone_->counts);
+    const Table table(WordSlots(zone_), &zone_->counts, entry.hash.load(), TagEpoch{0, 0});
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         Word word = {entry.word.load()};
@@ -164,24 +158,11 @@ void Holdings::give_back(uint32_t index) const {
     }
 }
 
-/* Makes an entry for the claim, with this word.  Returns false if there is no room. */
-[[gnu::always_inline]] inline bool Hold::begin(const Claim &claim, uint64_t now_ms, Word *word) {
-    entry = holdings->add_entry(now_ms);
-    no_entry = entry == Holdings::kNone;
-    if (no_entry) { return false; }
-
-    Ledger::Entry &own = holdings->ledger().entry(entry);
-    *word = Word::taking({own.word.load(std::memory_order_relaxed)}, claim.cost, now_ms);
-    own.hash.store(claim.hash, std::memory_order_relaxed);
-    own.word.store(word->bits, std::memory_order_relaxed);
-    return true;
-}
-
 void take_in_flight(Claim *claim, uint64_t now_ms) {
     Hold &hold = *claim->hold;
     assert(!hold.is_held());
     const InFlight rule(*claim->policy, 0, claim->limit);
-    Table<WordSlots> table = table_at(claim->zone, claim->hash, counts_of(*claim));
+    Table<WordSlots> table = shared_table_of(*claim, rule);
 
     Copy copy = table.find_ready();
     if (copy.kind != Copy::confirmed) { copy = table.look(); }
@@ -193,14 +174,20 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
         return;
     }
 
-    Word word;
-    if (!hold.begin(*claim, now_ms, &word)) {
+    hold.entry = hold.holdings->add_entry(now_ms);
+    hold.no_entry = hold.entry == Holdings::kNone;
+    if (hold.no_entry) {
         add(&counts_of(*claim)->refused, 1);
         conclude(claim, Outcome::kRefused, 0);
         return;
     }
 
     const Ledger &ledger = hold.holdings->ledger();
+    Ledger::Entry &own = ledger.entry(hold.entry);
+    const Word word = Word::taking({own.word.load(std::memory_order_relaxed)}, claim->cost, now_ms);
+    own.hash.store(claim->hash, std::memory_order_relaxed);
+    own.word.store(word.bits, std::memory_order_relaxed);
+
     const TakeStep step = {rule, claim->cost, Ledger::mark_of(hold.entry, word), ledger};
     Table<WordSlots>::Result result = {Outcome::kAdmitted, step.take(copy.bare_state())};
 
@@ -213,14 +200,13 @@ void take_in_flight(Claim *claim, uint64_t now_ms) {
     conclude(claim, result.outcome, result.state);
 
     if (copy.slot == nullptr) {
-        ledger.entry(hold.entry)
-            .word.store(word.with(Ledger::kFree).bits, std::memory_order_relaxed);
+        own.word.store(word.with(Ledger::kFree).bits, std::memory_order_relaxed);
         hold.holdings->remove_entry(hold.entry);
         return;
     }
 
     /* publishes the hash to Ledger::sums(); the swap of the state publishes the other words */
-    ledger.entry(hold.entry).word.store(word.confirmed().bits, std::memory_order_release);
+    own.word.store(word.confirmed().bits, std::memory_order_release);
     hold.slot = copy.slot;
     remove_mark(copy, result.state);
 }
@@ -255,7 +241,7 @@ void Hold::release() {
 
 void look_in_flight(Claim *claim, uint64_t) {
     const InFlight rule(*claim->policy, 0, claim->limit);
-    const uint64_t state = table_at(claim->zone, claim->hash, counts_of(*claim)).look_state();
+    const uint64_t state = shared_table_of(*claim, rule).look_state();
     conclude(claim, rule.admits(state, claim->cost) ? Outcome::kAdmitted : Outcome::kRejected,
              state);
 }

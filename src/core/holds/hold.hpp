@@ -69,11 +69,6 @@ struct Hold {
 
     /* Gives back the units that the request holds, if it does. */
     void release();
-
-private:
-    friend void take_in_flight(Claim *claim, uint64_t now_ms);
-
-    bool begin(const Claim &claim, uint64_t now_ms, Ledger::Word *word);
 };
 
 /* Decides a claim with a hold, and holds its cost if it is admitted. */

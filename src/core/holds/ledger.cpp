@@ -43,7 +43,9 @@ Ledger::Sums Ledger::sums(const uint64_t *hash, uint64_t now_ms) const {
         for (uint32_t i = 0; i < kLine; i++) {
             const Entry &one = entry(line * kLine + i);
             const Word word = {one.word.load()};
-            if (!word.is_held() || (hash != nullptr && one.hash.load() != *hash)) { continue; }
+            if (word.status() != kHeld || (hash != nullptr && one.hash.load() != *hash)) {
+                continue;
+            }
 
             sums.requests++;
             sums.units += word.units();

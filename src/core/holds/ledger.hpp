@@ -78,9 +78,6 @@ public:
         uint64_t units() const { return bits >> kNumberBits & kUnitMask; }
         uint64_t number() const { return bits & kNumberMask; }
 
-        /* Returns true if the entry's request counts in its key. */
-        bool is_held() const { return status() == kHeld; }
-
         /* Returns the age in s, modulo 194 days.  The clock of another worker may be behind. */
         uint64_t age_s(uint64_t now_ms) const {
             const uint64_t age = (now_ms / 1000 - (bits >> kStartShift)) & kStartMask;

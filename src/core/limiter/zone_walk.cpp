@@ -24,7 +24,7 @@ uint64_t walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit,
 
     auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
         /* the hash of any key will do */
-        Table table(slots, zone->pairs, &zone->counts, 0, TagEpoch{epoch, 0});
+        Table table(slots, &zone->counts, 0, TagEpoch{epoch, 0});
 
         for (; passed < lines && lines_max != 0; passed++) {
             const uint64_t i = first + passed;

@@ -32,8 +32,6 @@ struct UsageOf {
     Number fitting;    /* units above which the request has an excess */
 };
 
-using Usage = UsageOf<uint64_t>;
-
 /*
  * Describes a key for a request that is undecided or rejected.  For an admitted request the cost
  * is 0, and only limit, remaining and reset_ms are meaningful.

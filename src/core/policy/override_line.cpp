@@ -49,11 +49,8 @@ std::string_view cut_word(std::string_view *rest) {
 /* Decodes a key in place.  Returns false if an escape or a byte is invalid. */
 bool decode(char *text, size_t size, std::string_view *key) {
     size_t n = 0;
-    while (n < size && is_plain(text[n])) {
-        n++;
-    }
 
-    for (size_t i = n; i < size; i++) {
+    for (size_t i = 0; i < size; i++) {
         char c = text[i];
 
         if (c == '%') {
@@ -134,8 +131,9 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
     if (size != 0 && line[size - 1] == '\r') { size--; }
 
     std::string_view rest(line, size);
+    const auto is_at_end = [&rest] { return rest.empty() || rest.front() == '#'; };
     skip_blanks(&rest);
-    if (rest.empty() || rest.front() == '#') { return Kind::kNone; }
+    if (is_at_end()) { return Kind::kNone; }
 
     char *begin = line + (size - rest.size());
     const size_t key_size = cut_word(&rest).size();
@@ -145,7 +143,7 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
 
     if (key.size() > kKeyMax) { return wrong("the key is longer than 65535 bytes"); }
 
-    if (rest.empty() || rest.front() == '#') { return wrong("the key has no limit"); }
+    if (is_at_end()) { return wrong("the key has no limit"); }
 
     text = cut_word(&rest);
     own = {kLimitUnset, {}};
@@ -154,7 +152,7 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
     }
 
     until_s = kNoEnd;
-    if (rest.empty() || rest.front() == '#') { return Kind::kOverride; }
+    if (is_at_end()) { return Kind::kOverride; }
 
     std::string_view word = cut_word(&rest);
     if (word.size() <= kUntil.size() || std::string_view(word.data(), kUntil.size()) != kUntil) {
@@ -168,8 +166,7 @@ Kind OverrideLine::parse(char *line, size_t size, const Policy &policy, uint64_t
 
     if (until_s > kUntilMax) { return wrong("the time is after \"2106-02-07T06:28:14Z\""); }
 
-    return rest.empty() || rest.front() == '#' ? Kind::kOverride
-                                               : wrong("more follows the time than a comment");
+    return is_at_end() ? Kind::kOverride : wrong("more follows the time than a comment");
 }
 
 size_t OverrideLine::write(char *line) const {

@@ -10,21 +10,8 @@ namespace {
 
 constexpr size_t kDigitsMax = 18;
 
-/* Returns the length of a unit in ms; 0: no unit. */
-uint64_t unit_ms(char unit) {
-    switch (unit) {
-    case 's':
-        return 1000;
-    case 'm':
-        return 60 * 1000;
-    case 'h':
-        return 60 * 60 * 1000;
-    case 'd':
-        return 24 * 60 * 60 * 1000;
-    default:
-        return 0;
-    }
-}
+constexpr std::string_view kUnits = "smhd";
+constexpr uint64_t kUnitsMs[] = {1000, 60 * 1000, 60 * 60 * 1000, 24 * 60 * 60 * 1000};
 
 } // namespace
 
@@ -40,8 +27,10 @@ bool Rate::parse(std::string_view text) {
     if (!text.empty()) {
         if (text.size() != 3 || text[0] != 'r' || text[1] != '/') { return false; }
 
-        parsed.per_ms = unit_ms(text[2]);
-        if (parsed.per_ms == 0) { return false; }
+        const size_t unit = kUnits.find(text[2]);
+        if (unit == std::string_view::npos) { return false; }
+
+        parsed.per_ms = kUnitsMs[unit];
     }
 
     *this = parsed;

@@ -3,17 +3,12 @@
 #include "core/policy/shape.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 
 #include "core/policy/window.hpp"
 
 namespace limit_sliding {
-
-namespace {
-
-constexpr std::string_view kLetters[] = {"c", "l", "f", "t", "b"};
-
-} // namespace
 
 Shape::Shape(const Policy &policy) {
     if (policy.algorithm == Algorithm::kInFlight) {
@@ -21,7 +16,8 @@ Shape::Shape(const Policy &policy) {
         return;
     }
 
-    add(kLetters[static_cast<unsigned>(policy.algorithm)]);
+    constexpr std::string_view kLetters = "clftb";
+    add({&kLetters[static_cast<unsigned>(policy.algorithm)], 1});
     if (policy.calendar != Calendar::kNone) {
         add(name_of(policy.calendar));
         if (policy.offsets != nullptr) { add(".local"); }
@@ -43,13 +39,8 @@ void Shape::add(std::string_view text) {
 }
 
 void Shape::add(uint64_t number) {
-    char digits[20];
-    char *first = std::end(digits);
-    do {
-        *--first = static_cast<char>('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    add({first, static_cast<size_t>(std::end(digits) - first)});
+    bytes_
+        = static_cast<size_t>(std::to_chars(text_ + bytes_, std::end(text_), number).ptr - text_);
 }
 
 } // namespace limit_sliding

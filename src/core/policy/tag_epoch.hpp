@@ -32,6 +32,20 @@ constexpr unsigned binary_digits(uint64_t n) {
 constexpr unsigned kWindowDigitsMin = binary_digits(kWindowMinMs);
 constexpr unsigned kWindowDigitsMax = 35;
 
+/* The bits for the digits of a window, which replace the lowest bits of a key's hash. */
+constexpr uint64_t kDigitsMask = 31;
+
+static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "the digits of any window");
+
+constexpr uint64_t with_window_digits(uint64_t hash, unsigned digits) {
+    assert(digits >= kWindowDigitsMin && digits <= kWindowDigitsMax);
+    return (hash & ~kDigitsMask) | (digits - kWindowDigitsMin);
+}
+
+constexpr unsigned window_digits(uint64_t hash) {
+    return static_cast<unsigned>(hash & kDigitsMask) + kWindowDigitsMin;
+}
+
 /*
  * Epochs of keys with their own window.  If the window has d binary digits, an epoch lasts 2^e ms,
  * so that any request to the zone can compute the age of a tag:
@@ -45,29 +59,26 @@ constexpr unsigned kWindowDigitsMax = 35;
  *
  * An object belongs to one policy and one moment.
  */
-class KeyEpochs {
-public:
-    /* `now_ms` is the zone's time. */
-    KeyEpochs(const Policy &policy, uint64_t now_ms)
-        : now_ms_(now_ms), is_bucket_(policy.is_bucket()),
-          burst_digits_(binary_digits(policy.burst)) {}
+struct KeyEpochs {
+    const Policy &policy;
+    uint64_t now_ms; /* the zone's time */
 
-    /* Returns the present epoch for keys with this window. */
-    TagEpoch present(uint64_t window_ms) const {
-        unsigned digits = binary_digits(window_ms);
+    /* Returns the present epoch for keys with the policy's window. */
+    TagEpoch present() const {
+        unsigned digits = binary_digits(policy.window_ms);
         return {number(digits), digits};
     }
 
-    uint64_t number(unsigned digits) const { return now_ms_ >> shift(digits); }
+    uint64_t number(unsigned digits) const { return now_ms >> shift(digits); }
 
     /* Returns the binary logarithm of the length of an epoch in ms. */
     unsigned shift(unsigned digits) const {
         assert(digits >= kWindowDigitsMin && digits <= kWindowDigitsMax);
-        unsigned wanted = is_bucket_ ? std::min(digits + burst_digits_, kShiftMax) : digits + 1;
+        unsigned wanted = policy.is_bucket()
+                              ? std::min(digits + binary_digits(policy.burst), kShiftMax)
+                              : digits + 1;
         return std::max(wanted, kShiftMin);
     }
-
-    uint64_t now_ms() const { return now_ms_; }
 
 private:
     /* Binary logarithms of epochs in ms.  Time stamps of counters do not wrap within two epochs of
@@ -77,10 +88,6 @@ private:
     static constexpr unsigned kShiftMax = 32;
 
     static_assert(1u << kShiftMin <= 64 * kWindowMinMs, "time stamps do not wrap");
-
-    uint64_t now_ms_;
-    bool is_bucket_;
-    unsigned burst_digits_;
 };
 
 } // namespace limit_sliding

@@ -26,10 +26,9 @@ struct EventStore {
 
     /* Returns the table for the hash of a key or of one of its pages. */
     Table<RingSlots> table_of(uint64_t hash) const {
-        return {RingSlots(zone), zone->pairs, counts, hash,
-                is_brief || policy->salt == 0
-                    ? TagEpoch{now.epoch(), 0}
-                    : KeyEpochs(*policy, now.now_ms).present(policy->window_ms)};
+        return {RingSlots(zone), counts, hash,
+                is_brief || policy->salt == 0 ? TagEpoch{now.epoch(), 0}
+                                              : KeyEpochs{*policy, now.now_ms}.present()};
     }
 
     /* Obtains the copy of a hash.  Other slots count as expired only once they have expired by the
@@ -76,9 +75,6 @@ public:
     bool is_torn() const { return torn_; }
     void tear() { torn_ = true; }
 
-    /* Returns the first state of a history that begins now. */
-    uint64_t first_state() const { return store_.now.now_ms << kNameShift & Copy::kStateMask; }
-
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
     /* Returns the key's copy, or a new one.  If the table has no slot, sets the ms until one
@@ -86,7 +82,8 @@ public:
     Copy obtain(uint64_t *refused_ms) const {
         Copy copy = table().find_ready_anywhere();
         if (copy.kind == Copy::confirmed) { return copy; }
-        return store_.obtain(hash_, first_state(), refused_ms);
+        const uint64_t name = store_.now.now_ms; /* of a history that begins now */
+        return store_.obtain(hash_, name << kNameShift & Copy::kStateMask, refused_ms);
     }
 
     /* Opens a copy of the key.  Returns false if the key has changed.  If the place of the newest
@@ -207,7 +204,7 @@ public:
             uint64_t low = high > step ? high - step : 0;
             Event event = at(low);
 
-            if (!event.is_valid() || !holds(event)) { return first_between(low + 1, high, holds); }
+            if (!event.is_valid() || !holds(event)) { return first(low + 1, high, holds); }
 
             high = low;
             step *= 2;
@@ -216,10 +213,21 @@ public:
         return 0;
     }
 
-    /* Returns the same as first() for events from number `low` on. */
+    /* Does the same for the events from number `low` on; `high` if there is none before. */
     template <class Holds>
-    uint64_t first_from(uint64_t low, const Holds &holds) {
-        return first_between(low, count_, holds);
+    uint64_t first(uint64_t low, uint64_t high, const Holds &holds) {
+        while (low < high) {
+            uint64_t middle = low + (high - low) / 2;
+            Event event = at(middle);
+
+            if (event.is_valid() && holds(event)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+
+        return low;
     }
 
     /* Returns the first event of a tick or later. */
@@ -251,10 +259,9 @@ public:
     };
 
     /* Adds a cost to the newest event, if that is open and of the present tick.  Else closes the
-     * newest event, which fixes its total, and adds another one.  If kHolds, a log deletes pages of
-     * older units than `held`, and copies no such events to pages. */
-    template <bool kHolds = false>
-    Recorded record(uint64_t cost, uint64_t *refused_ms, const Held &held = {}) {
+     * newest event, which fixes its total, and adds another one.  With `held`, a log deletes pages
+     * of older units, and copies no such events to pages. */
+    Recorded record(uint64_t cost, uint64_t *refused_ms, const Held *held = nullptr) {
         assert(cost <= kNarrowMax);
         assert(count_ == 0 || clock_.tick >= tick_of(newest_));
 
@@ -262,7 +269,7 @@ public:
             return replace_newest(newest_.with_total(newest_.total() + cost));
         }
 
-        if (kHolds && clock_.is_log && count_ % kPageEvents == 0) { give_up_pages(held); }
+        if (held != nullptr && clock_.is_log && count_ % kPageEvents == 0) { give_up_pages(*held); }
 
         Event next = ring_.make(count_, clock_.tick, newest_.total() + cost);
 
@@ -280,7 +287,7 @@ public:
 
         auto counts = [&](Event event, uint64_t total) {
             return !clock_.is_over(tick_of(event))
-                   && (!kHolds || units(event.total(), total) < held.units);
+                   && (held == nullptr || units(event.total(), total) < held->units);
         };
 
         if (count_ + 1 >= length() && !make_room(replaced, next.total(), counts, refused_ms)) {
@@ -356,10 +363,11 @@ private:
         constexpr uint64_t kAtOnce = 16;
 
         uint64_t newest = newest_.total();
-        uint64_t first = first_from(
-            held.oldest, [&](Event event) { return units(event.total(), newest) < held.units; });
+        uint64_t kept = first(held.oldest, count_, [&](Event event) {
+            return units(event.total(), newest) < held.units;
+        });
         uint64_t number = held.oldest / kPageEvents;
-        uint64_t end = std::min(first / kPageEvents, number + kAtOnce);
+        uint64_t end = std::min(kept / kPageEvents, number + kAtOnce);
 
         for (; number < end; number++) {
             Copy copy = store_.table_of(hash_of(number)).look();
@@ -368,22 +376,6 @@ private:
         }
 
         page_ = Ring();
-    }
-
-    template <class Holds>
-    uint64_t first_between(uint64_t low, uint64_t high, const Holds &holds) {
-        while (low < high) {
-            uint64_t middle = low + (high - low) / 2;
-            Event event = at(middle);
-
-            if (event.is_valid() && holds(event)) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-
-        return low;
     }
 
     /* Makes sure that the event `replaced` may leave the ring.  If the next event counts, it must

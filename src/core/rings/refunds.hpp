@@ -123,7 +123,8 @@ private:
     /* The most units that used() subtracts.  A total has room for the limit and these units. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
-    static_assert(kNarrowMax + kMax <= Event::kTotalMask, "what is used and what was given back");
+    static_assert(kNarrowMax + kMax <= Event::kTotalMask,
+                  "a total holds the used and the refunded units");
 
     /* The state of slots of refunds; any other than 0 would do. */
     static constexpr uint64_t kState = 1;

@@ -37,11 +37,9 @@ public:
     RingRule(const Claim &claim, uint64_t now_ms, bool brief = false)
         : UsedUnits(claim, now_ms, brief), claim_(claim) {}
 
-    struct Result {
-        Outcome outcome;
-        uint64_t state; /* kAdmitted: mark of the event, for a refund; kRefused: ms until a slot
-                           for the key expires; else 0 */
-    };
+    /* The state of kAdmitted is the mark of the event, for a refund; of kRefused, the ms until a
+     * slot for the key expires; else 0. */
+    using Result = Table<RingSlots>::Result;
 
     /* Decides and records, if the key is in the first of its lines in the table and its ring has
      * all events that count.  Sets *rejection if the request is rejected.  Returns false if this
@@ -259,7 +257,7 @@ private:
             return sum - std::min(sum, parts.used_since(events_.tick_of(event) + 1));
         };
 
-        Events::Found last = events_.found(events_.first_from(oldest, [&](Event event) {
+        Events::Found last = events_.found(events_.first(oldest, events_.count(), [&](Event event) {
             return events_.tick_of(event) >= from && after(event) <= room;
         }));
         uint64_t then = events_.tick_of(last.event);

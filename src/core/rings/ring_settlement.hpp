@@ -82,7 +82,7 @@ private:
         }
 
         Events::Found oldest = events_.oldest();
-        uint64_t taken = units_since(oldest);
+        uint64_t taken = oldest.own + oldest.later; /* including refunded units */
         uint64_t room
             = std::min(held() - std::min(held(), units_now()), kMost - std::min(kMost, taken));
 
@@ -92,14 +92,8 @@ private:
 
         /* a full zone with WhenFull::kDeny has no slot for a page, so the cost is not recorded */
         uint64_t refused_ms = 0;
-        return cost == 0
-               || events_.record<true>(cost, &refused_ms, {held(), oldest.position})
-                      != Events::kLost;
-    }
-
-    /* Returns the units recorded since the begin of the window, including refunded ones. */
-    uint64_t units_since(const Events::Found &oldest) const {
-        return oldest.position == events_.count() ? 0 : oldest.own + oldest.later;
+        const Events::Held kept = {held(), oldest.position};
+        return cost == 0 || events_.record(cost, &refused_ms, &kept) != Events::kLost;
     }
 
     /* Returns the units of the present tick. */
@@ -116,13 +110,14 @@ private:
     bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
         if (!events_.open(copy)) { return false; }
 
-        uint64_t tick = tick_of(mark);
+        uint64_t tick = events_.tick_of({mark & Event::kTickMask});
         Events::Found found = events_.since(tick);
         bool is_missing = found.position == events_.count() || events_.tick_of(found.event) != tick;
+        bool is_former = events_.name() != mark >> kTickBits; /* the mark is of another history */
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
-        if (is_missing || is_over(mark)) {
+        if (is_missing || is_former || events_.clock().is_over(tick)) {
             *cost = 0;
             return true;
         }
@@ -143,13 +138,6 @@ private:
     bool is_open(const Events::Found &found) const {
         return found.position + 1 == events_.count() && !events_.newest().is_closed();
     }
-
-    /* Returns true if the event of the mark has expired or belongs to a former history. */
-    bool is_over(uint64_t mark) const {
-        return events_.name() != mark >> kTickBits || events_.clock().is_over(tick_of(mark));
-    }
-
-    uint64_t tick_of(uint64_t mark) const { return events_.tick_of({mark & Event::kTickMask}); }
 
     /* Refunds `given` units of an event.  Returns false if the key has changed. */
     bool give_back_of(const Events::Found &found, uint64_t given) {

@@ -53,29 +53,21 @@ public:
         return step.used(copy);
     }
 
-    /* Few slots have another window, so the result is made anew each time. */
-    OtherWindowSlots<RingStep> other_window_slots() const {
+    /* Out of line, because few slots have another window. */
+    [[gnu::noinline]] OtherWindowSlot other_window_slot(Copy copy) const {
         RingStep shared = *this;
         if (policy_->salt != 0) { shared.clock_ = clock_.of_window(zone_->window.ms); }
-        return {shared, shared.clock_.epoch(), epochs()};
+        return OtherWindowSlot::of(copy, shared, shared.clock_.epoch(),
+                                   KeyEpochs{*policy_, clock_.now_ms});
     }
 
-    void prepare(const Copy &copy) const {
-        Ring ring(copy, length_);
-        if (page_ != nullptr) {
-            ring.fill(copy, page_);
-        } else {
-            ring.wipe(copy);
-        }
-    }
+    void prepare(const Copy &copy) const { Ring(copy, length_).prepare(copy, page_); }
 
 private:
     struct Ends {
         uint64_t before; /* total before the first event that counts, as far as known */
         Event newest;    /* not valid if no event counts */
     };
-
-    KeyEpochs epochs() const { return {*policy_, clock_.now_ms}; }
 
     /* Returns the bits of the tick of any event in the slot. */
     uint64_t any_tick(const Copy &copy) const {

@@ -39,14 +39,8 @@ public:
 
         uint64_t room = limit_ - cost;
 
-        switch (decide_by_one(room, oldest)) {
-        case kFits:
-            return true;
-        case kFull:
-            return false;
-        default:
-            break;
-        }
+        const Answer answer = decide_by_one(room, oldest);
+        if (answer != kUnknown) { return answer == kFits; }
 
         *oldest = events_.oldest();
         room *= events_.clock().window_ms;

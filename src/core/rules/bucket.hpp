@@ -50,14 +50,15 @@ namespace limit_sliding {
 class BucketState {
 protected:
     BucketState(const Policy &policy, uint64_t limit)
-        : window_ms_(policy.window_ms), limit_(limit), burst_(policy.burst),
-          undelayed_(policy.undelayed), is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
+        : window_ms_(policy.window_ms), limit_(limit), undelayed_(policy.undelayed),
+          is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
+          size_(policy.burst + uint64_t{is_queue_}),
           time_bits_(time_bits(policy.window_ms, policy.burst)) {}
 
     /* Sets the window of the states to read. */
     void set_window(uint64_t window_ms) {
         window_ms_ = window_ms;
-        time_bits_ = time_bits(window_ms, burst_);
+        time_bits_ = time_bits(window_ms, size_ - uint64_t{is_queue_});
     }
 
     static constexpr unsigned kStateBits = 62;
@@ -78,37 +79,32 @@ protected:
     static_assert(kWindowMaxMs <= 1ULL << (kTimeBitsMax - 2),
                   "the longest window has time to fill a bucket");
     static_assert(kWholeBitsMax < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
-                  "there is room for so many whole requests, and for half ones");
+                  "the value has room for whole requests, and for lines between them");
     static_assert(kLimitMax < 1u << (kWideBits - 1),
-                  "no whole requests reach the highest bit that they may have");
+                  "a whole number of requests never has the highest bit");
     static_assert(kLimitMax + 1 < kWideMax / 2,
-                  "and in a wide number for what runs off in the time that it lacks");
+                  "a wide number has room for the units that drain in a step of the time");
     static_assert(kLimitMax <= UINT64_MAX >> kTimeBitsMax,
-                  "what runs off in the longest time fits");
-    static_assert(kLimitMax + 1 <= UINT64_MAX / 4 / kWindowMaxMs, "and so does what is used");
+                  "the units that drain in the longest time fit 64 bits");
+    static_assert(kLimitMax + 1 <= UINT64_MAX / 4 / kWindowMaxMs, "the used units fit 64 bits");
 
     /* Returns the size of the bucket in requests. */
-    uint64_t capacity() const { return has_burst() ? full() / window_ms_ : limit_; }
+    uint64_t capacity() const { return size_ != 0 ? full() / window_ms_ : limit_; }
 
     /* Returns the size x w.  The division is only for bursts that are capped. */
     uint64_t full() const {
-        if (!has_burst()) { return limit_ * window_ms_; }
-        uint64_t all = (burst_ + uint64_t{is_queue_}) * window_ms_;
+        if (size_ == 0) { return limit_ * window_ms_; }
+        uint64_t all = size_ * window_ms_;
         uint64_t runs_off = limit_ << (time_bits_ - 2);
         return all <= runs_off ? all : runs_off - runs_off % window_ms_;
     }
 
     /* Returns the size x w under any limit. */
-    uint64_t largest() const {
-        return (has_burst() ? burst_ + uint64_t{is_queue_} : kLimitMax) * window_ms_;
-    }
-
-    bool has_burst() const { return burst_ != 0 || is_queue_; }
+    uint64_t largest() const { return (size_ != 0 ? size_ : kLimitMax) * window_ms_; }
 
     /* Returns the ms in which a full bucket becomes empty, under any limit. */
     uint64_t longest_ms() const {
-        uint64_t requests = std::max(burst_ + uint64_t{is_queue_}, uint64_t{1});
-        return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
+        return std::min(std::max(size_, uint64_t{1}) * window_ms_, uint64_t{1} << (time_bits_ - 2));
     }
 
     unsigned value_bits() const { return kStateBits - kFormBits - kClassBits - time_bits_; }
@@ -139,22 +135,18 @@ protected:
         return exact_time_of(state) & (is_rounded ? ~wide_mask() : UINT64_MAX);
     }
 
-    uint64_t class_of_limit() const { return class_of_pace(limit_); }
-
-    static uint64_t class_of_pace(uint64_t limit) {
-        return std::min<uint64_t>((binary_digits(limit) - 1) / kClassDigit, kClassMax);
+    uint64_t class_of_limit() const {
+        return std::min<uint64_t>((binary_digits(limit_) - 1) / kClassDigit, kClassMax);
     }
 
-    /* Returns the least limit that a state may have had: the present limit if both have the same
-     * class, else the least limit of the state's class. */
+    /* Return the least and the largest limit that a state may have had: the present limit if both
+     * have the same class, else the bounds of the state's class. */
     uint64_t pace_of(uint64_t state) const {
         uint64_t limit_class = class_of(state);
         return limit_class == class_of_limit() ? limit_
                                                : uint64_t{1} << (limit_class * kClassDigit);
     }
 
-    /* Returns the largest limit that a state may have had: the present limit if both have the same
-     * class, else the largest limit of the state's class. */
     uint64_t most_of_class(uint64_t state) const {
         uint64_t limit_class = class_of(state);
         return limit_class == class_of_limit() ? limit_
@@ -233,9 +225,9 @@ protected:
 
     uint64_t window_ms_;
     uint64_t limit_;
-    uint64_t burst_;
     uint64_t undelayed_;
     bool is_queue_;
+    uint64_t size_; /* requests that the bucket holds before it is capped; 0: the limit */
     unsigned time_bits_;
 
 private:
@@ -246,8 +238,7 @@ private:
 
     /* Returns f of a class: the number of bits of the value that whole requests leave free. */
     unsigned line_bits(uint64_t limit_class) const {
-        uint64_t digits = has_burst() ? binary_digits(burst_ + uint64_t{is_queue_})
-                                      : (limit_class + 1) * kClassDigit;
+        uint64_t digits = size_ != 0 ? binary_digits(size_) : (limit_class + 1) * kClassDigit;
         return value_bits() - static_cast<unsigned>(std::min<uint64_t>(digits, kWholeBitsMax));
     }
 
@@ -258,16 +249,13 @@ private:
 
     /* Returns the used units x w on the line of this number at a time. */
     uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const {
-        return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
+        uint64_t scaled = (number + 1) * window_ms_ - phase(time, bits);
+        return (scaled + (1ULL << bits) - 1) >> bits;
     }
 
     /* Returns the number of the first line that is not below `taken`. */
     uint64_t line_above(uint64_t taken, uint64_t time, unsigned bits) const {
         return (((taken - 1) << bits) + phase(time, bits)) / window_ms_;
-    }
-
-    static uint64_t rounded_up(uint64_t n, unsigned shift) {
-        return (n + (1ULL << shift) - 1) >> shift;
     }
 
     [[gnu::noinline]] uint64_t large_then(uint64_t state) const {
@@ -352,7 +340,7 @@ public:
     using BucketState::capacity;
 
     /* Returns the epoch, which lasts at least until any unused bucket is empty. */
-    uint64_t epoch() const { return epoch_of(now_ms_); }
+    uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
 
     /* Returns the rank of a state of any key; 0: no state.  The key may have an override, so a
      * state has expired only if it has under any limit.  Otherwise the rank is the used share of
@@ -363,7 +351,7 @@ public:
         uint64_t pace = pace_of(state);
         uint64_t taken = then(state);
         uint64_t left = taken - std::min(taken, elapsed * pace);
-        return 1 + (has_burst() ? left : left / pace);
+        return 1 + (size_ != 0 ? left : left / pace);
     }
 
     /* Returns the rank for a key that has a window of `digits` binary digits, as a share of the
@@ -458,10 +446,10 @@ public:
         bool has_excess = excess != 0;
 
         if (has_excess && state == recorded) {
-            given = std::min(given, left_of(taken - excess, state));
+            const uint64_t left = left_of(taken - excess, state);
+            given = std::min(given, left);
             if (is_aside(state)) {
-                return pack_aside(time_now(state), class_of(state),
-                                  left_of(taken - excess, state) - given, excess);
+                return pack_aside(time_now(state), class_of(state), left - given, excess);
             }
             return pack((time_of(state) - given / limit_) & time_mask(), class_of(state),
                         taken - given % limit_);
@@ -500,12 +488,10 @@ public:
     [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t most = full();
         Seen seen = see(state, most);
-        Usage usage = {limit_, capacity(), window_ms_, std::min(seen.taken, most),
-                       is_queue_ ? window_ms_ : most};
-
-        auto wait = [&](uint64_t room) { return wait_ms(seen, room * window_ms_); };
-
-        describe_usage(usage, cost, wait, verdict);
+        describe_usage(
+            {limit_, capacity(), window_ms_, std::min(seen.taken, most),
+             is_queue_ ? window_ms_ : most},
+            cost, [&](uint64_t room) { return wait_ms(seen, room * window_ms_); }, verdict);
     }
 
     [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
@@ -541,8 +527,6 @@ public:
     }
 
 private:
-    uint64_t epoch_of(uint64_t time_ms) const { return time_ms >> (time_bits_ - 2); }
-
     /* The used units of a state at this moment. */
     struct Seen {
         uint64_t taken;    /* used units x w, without the excess */
@@ -628,8 +612,7 @@ private:
     uint64_t without(uint64_t state, uint64_t given) const {
         const uint64_t excess = excess_of(then(state), state);
 
-        return pack_aside(time_now(state), class_of(state), left_of(then(state) - excess, state),
-                          excess - given);
+        return pack_aside(time_now(state), class_of(state), level(state), excess - given);
     }
 
     /* Returns the units that are used now, without the excess.  Rounding may raise them a little

@@ -15,7 +15,7 @@
 namespace limit_sliding {
 
 /* The counts of all parts of a counter, decoded from any kind. */
-struct CounterCounts {
+struct CounterCounts : CounterState {
     unsigned kind;
     uint64_t newest;
     uint64_t count[kCounterPartsMax + 1];
@@ -29,11 +29,7 @@ struct CounterCounts {
 
     unsigned n() const { return format(kind).parts(); }
     uint64_t encode() const { return format(kind).encode(count); }
-
-    uint64_t total() const { return count[0] + recent(); }
-
-    /* Returns the sum of all parts but the oldest. */
-    uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
+    uint64_t total() const { return std::accumulate(count, count + n() + 1, uint64_t{0}); }
 
     /* Limits each part to `most` requests. */
     void cap(uint64_t most) {
@@ -90,11 +86,6 @@ struct CounterCounts {
         kind = other;
         newest = latest;
         std::copy_n(moved, length + 1, count);
-    }
-
-    static const CounterFormat &format(unsigned kind) {
-        assert(kind < kCounterKindsLength);
-        return kCounterFormats.format[kind];
     }
 
     /* Returns the number of the part of another kind that contains the end of a part. */
@@ -349,16 +340,8 @@ public:
 private:
     struct View : CounterView {
         unsigned kind;
-        uint64_t ends_ms; /* ms until the original state of converted counts expires; else
-                             UINT64_MAX */
-
-        View(unsigned k, uint64_t p, uint64_t c, uint64_t e)
-            : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX) {}
-
-        bool is_empty() const { return format(kind).total(counts) == 0; }
+        uint64_t ends_ms = UINT64_MAX; /* ms until the original state of converted counts expires */
     };
-
-    static const CounterFormat &format(unsigned kind) { return kCounterFormats.format[kind]; }
 
     static const CounterFormat &format_of(uint64_t state) { return format(kind_of(state)); }
 
@@ -373,7 +356,7 @@ private:
         if (state != 0 && kind_of(state) == kind_ && age(state, part_) <= kOldest
             && format(kind_).is_valid(counts_of(state))) {
             uint64_t counts = format(kind_).age(counts_of(state), age(state, part_));
-            return {kind_, part_, counts, elapsed_};
+            return {{part_, counts, elapsed_}, kind_};
         }
         return other_view(state);
     }
@@ -388,12 +371,14 @@ private:
 
         View own = stored_view(state);
 
-        if (own.is_empty()) { return none(); }
+        if (format(own.kind).total(own.counts) == 0) {
+            return {{part_, format(kind_).none(), elapsed_}, kind_};
+        }
 
-        View v = converted(state);
-
+        CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
+        parts.fit(kind_);
+        View v = at_present(parts.kind, parts.newest, parts.encode());
         v.ends_ms = wait_ms(own, 0);
-
         return v;
     }
 
@@ -408,14 +393,6 @@ private:
         return pack(parts.kind, v.part, is_near, parts.encode());
     }
 
-    View none() const { return {kind_, part_, format(kind_).none(), elapsed_}; }
-
-    View converted(uint64_t state) const {
-        CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
-        parts.fit(kind_);
-        return at_present(parts.kind, parts.newest, parts.encode());
-    }
-
     /* Views a state in its own kind. */
     View stored_view(uint64_t state) const {
         return at_present(kind_of(state), newest_of(state), counts_of(state));
@@ -424,7 +401,7 @@ private:
     View at_present(unsigned kind, uint64_t newest, uint64_t counts) const {
         uint64_t units = now_ms_ * format(kind).parts();
         uint64_t part = units / rule_.window_ms;
-        if (newest > part) { return {kind, newest, counts, 0}; }
+        if (newest > part) { return {{newest, counts, 0}, kind}; }
         return aged(kind, newest, counts, part - newest, units - part * rule_.window_ms);
     }
 
@@ -436,7 +413,7 @@ private:
             counts = format(kind).newest(counts);
             kind = counter_kind_from(kCounterWhole, counts);
         }
-        return {kind, newest + begun, format(kind).age(counts, begun), elapsed};
+        return {{newest + begun, format(kind).age(counts, begun), elapsed}, kind};
     }
 
     uint64_t used(const View &v) const { return rule_.used(format(v.kind), v); }
@@ -516,8 +493,7 @@ public:
 
     /* Returns retry_after_ms of the verdict after admit_ready() has rejected. */
     [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t, uint64_t cost) const {
-        return cost > rule_.limit ? kNever
-                                  : rule_.wait_ms(kFormat, seen_, rule_.limit - cost, now_ms_);
+        return cost > rule_.limit ? kNever : wait_ms(seen_, rule_.limit - cost);
     }
 
     /* Describes a state like Counter::describe().  Returns false if Counter has to do so. */
@@ -531,7 +507,7 @@ public:
     }
 
 private:
-    static constexpr CounterFormat kFormat = kCounterFormats.format[kKind];
+    static constexpr CounterFormat kFormat = kCounterFormats[kKind];
 
     [[gnu::always_inline]] bool see(uint64_t state, CounterView *v) const {
         uint64_t units = now_ms_ * kFormat.parts();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdint>
 #include <utility>
@@ -47,9 +48,10 @@ public:
 
         /* each lane gets the sum of two fields; the highest lane of the product is the sum of all
          * lanes */
+        unsigned lane_bits = 2u * kind_.bits;
         uint64_t lanes = (counts & even_fields_) + (counts >> kind_.bits & odd_fields_);
 
-        return lanes * every_lane_ >> (parts() / 2 * lane_bits()) & ((1ULL << lane_bits()) - 1);
+        return lanes * every_lane_ >> (parts() / 2 * lane_bits) & ((1ULL << lane_bits) - 1);
     }
 
     /* Returns the count of the newest part.  The format must not be a string. */
@@ -120,9 +122,7 @@ public:
             return;
         }
 
-        for (unsigned i = 0; i <= n; i++) {
-            part[i] = 0;
-        }
+        std::fill_n(part, n + 1, 0);
 
         for (unsigned i = n; counts != 0; counts >>= 1) {
             if ((counts & 1) == 0) {
@@ -178,10 +178,9 @@ private:
     }
 
     /* Returns the length in bits.  Damaged memory may have 0, for which clz is not defined. */
-    static unsigned length_of(uint64_t counts) { return 1 + log2_of(counts | 1); }
-
-    /* Returns the binary logarithm, rounded down. */
-    static unsigned log2_of(uint64_t n) { return 63 ^ static_cast<unsigned>(__builtin_clzll(n)); }
+    static unsigned length_of(uint64_t counts) {
+        return 1 + (63 ^ static_cast<unsigned>(__builtin_clzll(counts | 1)));
+    }
 
     uint64_t field_mask() const { return (1ULL << kind_.bits) - 1; }
 
@@ -193,8 +192,6 @@ private:
     uint64_t older_field(uint64_t count) const {
         return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.bits;
     }
-
-    unsigned lane_bits() const { return 2u * kind_.bits; }
 
     /* Removes the oldest parts of a string. */
     static uint64_t without_oldest(uint64_t counts, uint64_t parts) {
@@ -227,19 +224,14 @@ private:
     uint64_t every_lane_;  /* the lowest bit of each lane of two fields */
 };
 
-/* The formats of all kinds, by number. */
-struct CounterFormats {
-    CounterFormat format[kCounterKindsLength];
-};
-
 template <unsigned... kKinds>
-constexpr CounterFormats counter_formats(std::integer_sequence<unsigned, kKinds...>) {
-    return {{CounterFormat(kCounterKinds[kKinds])...}};
+constexpr auto counter_formats(std::integer_sequence<unsigned, kKinds...>) {
+    return std::array{CounterFormat(kCounterKinds[kKinds])...};
 }
 
-using CounterKindNumbers = std::make_integer_sequence<unsigned, kCounterKindsLength>;
-
-constexpr CounterFormats kCounterFormats = counter_formats(CounterKindNumbers());
+/* The formats of all kinds, by number. */
+constexpr auto kCounterFormats
+    = counter_formats(std::make_integer_sequence<unsigned, kCounterKindsLength>());
 
 /* The state of a counter in 62 bits (counter.hpp). */
 struct CounterState {
@@ -256,6 +248,11 @@ struct CounterState {
     /* No counts of the last kind set all bits, because the table reserves this state. */
     static_assert(kCounterKindsLength == 15 && kLimitMax + 1 < 1u << 30,
                   "a kind is any number of 4 bits but 0");
+
+    static const CounterFormat &format(unsigned kind) {
+        assert(kind < kCounterKindsLength);
+        return kCounterFormats[kind];
+    }
 
     /* Returns the epoch, which has 32 to 64 windows. */
     static uint64_t epoch_of(uint64_t now_ms, uint64_t window_ms) {
@@ -276,9 +273,7 @@ struct CounterState {
     static uint64_t valid(uint64_t state) {
         unsigned kind = kind_of(state);
 
-        return kind < kCounterKindsLength && kCounterFormats.format[kind].is_valid(counts_of(state))
-                   ? state
-                   : 0;
+        return kind < kCounterKindsLength && format(kind).is_valid(counts_of(state)) ? state : 0;
     }
 
     /* Returns how many parts have begun since a state's newest part.  An age above kOldest means

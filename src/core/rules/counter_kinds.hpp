@@ -42,8 +42,8 @@ constexpr unsigned counter_kind_from(unsigned first, uint64_t limit) {
     return first;
 }
 
-/* The kinds for limits up to limit_max of kCounterWhole: for small limits by value, for larger
- * ones by binary digits, because kinds change only at powers of two there. */
+/* Maps a limit, up to limit_max of kCounterWhole, to its kind: by value below 32, else by its
+ * binary digits, because kinds change only at powers of two there. */
 struct CounterKindTable {
     static constexpr unsigned kSmall = 32;
 

@@ -182,8 +182,8 @@ private:
     }
 
     /* Views a state that is `ahead` windows ahead of this worker's clock.  The clocks of workers
-     * differ by less than a minute, so a window after the next one that is further away is from a
-     * clock that was set back since, and does not count. */
+     * differ by less than a minute.  A state two or more windows ahead that begins later than that
+     * is from a clock that was set back.  It does not count. */
     [[gnu::noinline]] View view_ahead(uint64_t state, uint64_t ahead) const {
         constexpr uint64_t kFarMs = 60000;
         if (ahead > 1 && windows_.ends_ms(ahead - 1) > kFarMs) {

@@ -37,7 +37,7 @@ public:
 
     InFlight(const Policy &, uint64_t, uint64_t limit) : limit_(limit) {}
 
-    uint64_t epoch() const { return 0; }
+    uint64_t epoch() const { return 0; /* for all tags */ }
     uint64_t capacity() const { return limit_; }
     uint64_t rank(uint64_t state) const { return held(state); }
     uint64_t rank_at_all(uint64_t state, unsigned) const { return held(state); }

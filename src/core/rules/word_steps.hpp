@@ -55,24 +55,8 @@ auto with_algorithm(const Claim &claim, uint64_t now_ms, const Visit &visit) {
     return with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, visit);
 }
 
-/* The view of slots with another window than the claim's, see OtherWindowSlots.  Such slots are
- * rare, so each call makes the view anew. */
-class WordOtherWindowSlots {
-public:
-    /* `time_ms` is the zone's time. */
-    WordOtherWindowSlots(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
-
-    bool is_recent(uint64_t tag) const;
-    uint64_t used(Copy copy) const;
-    uint64_t expires_ms(Copy copy) const;
-
-private:
-    template <class Visit>
-    auto visit(const Visit &visit_slots) const;
-
-    const Claim &claim_;
-    uint64_t time_ms_;
-};
+/* Looks at a slot with another window than the claim's.  `time_ms` is the zone's time. */
+OtherWindowSlot other_window_slot(Copy copy, const Claim &claim, uint64_t time_ms);
 
 /* Ranks states at one moment. */
 template <class Algorithm>
@@ -98,33 +82,25 @@ struct WordView {
         return seen.rank_at_all(copy.bare_state(), digits);
     }
 
-    WordOtherWindowSlots other_window_slots() const { return {*claim, seen_ms}; }
+    OtherWindowSlot other_window_slot(const Copy &copy) const {
+        return limit_sliding::other_window_slot(copy, *claim, seen_ms);
+    }
 };
 
 template <class Algorithm>
 WordView(const Algorithm &, const Claim *, uint64_t) -> WordView<Algorithm>;
 
-/* One window may be a calendar's, so the zone's algorithm may differ from the claim's. */
-template <class Visit>
-auto WordOtherWindowSlots::visit(const Visit &visit_slots) const {
-    const Policy &own = *claim_.policy;
-    const Policy shared = own.salt == 0 ? own : claim_.zone->shared_policy(own);
-    return with_algorithm(shared, time_ms_, claim_.limit, [&](const auto &algorithm) {
-        return visit_slots(OtherWindowSlots(WordView{algorithm, &claim_, time_ms_},
-                                            algorithm.epoch(), KeyEpochs(own, time_ms_)));
+/* One window may be a calendar's, so the zone's algorithm may differ from the claim's.  The copy is
+ * an argument by value, and the function out of line, so that requests that meet no such slot keep
+ * their values in registers. */
+[[gnu::noinline]] inline OtherWindowSlot other_window_slot(Copy copy, const Claim &claim,
+                                                           uint64_t time_ms) {
+    const Policy &own = *claim.policy;
+    const Policy shared = own.salt == 0 ? own : claim.zone->shared_policy(own);
+    return with_algorithm(shared, time_ms, claim.limit, [&](const auto &algorithm) {
+        return OtherWindowSlot::of(copy, WordView{algorithm, &claim, time_ms}, algorithm.epoch(),
+                                   KeyEpochs{own, time_ms});
     });
-}
-
-[[gnu::noinline]] inline bool WordOtherWindowSlots::is_recent(uint64_t tag) const {
-    return visit([&](const auto &slots) { return slots.is_recent(tag); });
-}
-
-[[gnu::noinline]] inline uint64_t WordOtherWindowSlots::used(Copy copy) const {
-    return visit([&](const auto &slots) { return slots.used(copy); });
-}
-
-[[gnu::noinline]] inline uint64_t WordOtherWindowSlots::expires_ms(Copy copy) const {
-    return visit([&](const auto &slots) { return slots.expires_ms(copy); });
 }
 
 /* The step of the table (table.hpp) for one request.  States count until they have expired by the
@@ -173,8 +149,7 @@ struct ChangeStep : WordStep<Algorithm> {
 };
 
 [[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim, const TagEpoch &epoch) {
-    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
-                            epoch);
+    return {WordSlots(claim.zone), counts_of(claim), claim.hash, epoch};
 }
 
 /* Returns the table for keys with the zone's window. */
@@ -187,7 +162,7 @@ template <class Algorithm>
 inline bool has_key_window(const Claim &claim) { return claim.policy->salt != 0; }
 
 [[gnu::noinline]] inline TagEpoch key_epoch(const Claim &claim, uint64_t now_ms) {
-    return KeyEpochs(*claim.policy, time_of(claim, now_ms)).present(claim.policy->window_ms);
+    return KeyEpochs{*claim.policy, time_of(claim, now_ms)}.present();
 }
 
 /* Returns the table for any key. */

@@ -9,57 +9,39 @@
 
 namespace limit_sliding {
 
-/*
- * A request's view of slots with another window than its own.
- *
- * `shared` is the step (table.hpp) for keys with the zone's window.  For keys with their own
- * window, only the tag of a slot tells the age of the state.  So their used units count until the
- * tag is two epochs old:
- *
- *     uint64_t used_at_all(copy, digits) const   rank of a state with a window of
- *                                                `digits` digits, as if the state
- *                                                were in the zone's window
- */
-template <class Step>
-class OtherWindowSlots {
-public:
-    OtherWindowSlots(const Step &shared, uint64_t epoch, const KeyEpochs &epochs)
-        : shared_(shared), epoch_(epoch), epochs_(epochs) {}
+/* A slot with another window than the request's, as the request sees it. */
+struct OtherWindowSlot {
+    bool is_recent;      /* the tag is less than two epochs old */
+    uint64_t used;       /* rank of the state; 0: expired, or no state */
+    uint64_t expires_ms; /* ms until the state expires; 0 as for `used` */
 
-    /* Returns true if this tag is less than two epochs old. */
-    bool is_recent(uint64_t tag) const { return tag::age(tag, now(tag)) < 2; }
+    /*
+     * Looks at a copy.  `shared` is the step (table.hpp) for keys with the zone's window, and
+     * `epoch` its present epoch.  For keys with their own window, only the tag of a slot tells the
+     * age of the state.  So their used units count until the tag is two epochs old:
+     *
+     *     uint64_t used_at_all(copy, digits) const   rank of a state with a window of
+     *                                                `digits` digits, as if the state
+     *                                                were in the zone's window
+     */
+    template <class Step>
+    static OtherWindowSlot of(const Copy &copy, const Step &shared, uint64_t epoch,
+                              const KeyEpochs &epochs) {
+        const uint64_t tag = copy.tag;
+        const bool is_shared = !tag::has_key_window(tag);
+        const uint64_t number = is_shared ? epoch : epochs.number(tag::digits(tag));
+        const uint64_t now = tag::in_epoch(tag, number);
 
-    /* Copies are arguments by value, and the functions out of line, so that requests that meet no
-     * such slot keep their values in registers. */
+        if (tag::age(tag, now) >= 2) { return {false, 0, 0}; }
 
-    [[gnu::noinline]] uint64_t used(Copy copy) const {
-        if (copy.kind != Copy::confirmed || !is_recent(copy.tag)) { return 0; }
-        return tag::has_key_window(copy.tag) ? shared_.used_at_all(copy, tag::digits(copy.tag))
-                                             : shared_.used(copy);
+        if (copy.kind != Copy::confirmed) { return {true, 0, 0}; }
+
+        if (is_shared) { return {true, shared.used(copy), shared.expires_ms(copy)}; }
+
+        const uint64_t end = number + 2 + tag::age(now, tag) - tag::age(tag, now);
+        return {true, shared.used_at_all(copy, tag::digits(tag)),
+                (end << epochs.shift(tag::digits(tag))) - epochs.now_ms};
     }
-
-    [[gnu::noinline]] uint64_t expires_ms(Copy copy) const {
-        if (copy.kind != Copy::confirmed || !is_recent(copy.tag)) { return 0; }
-        return tag::has_key_window(copy.tag) ? until_over_ms(copy.tag) : shared_.expires_ms(copy);
-    }
-
-private:
-    uint64_t number(uint64_t tag) const {
-        return tag::has_key_window(tag) ? epochs_.number(tag::digits(tag)) : epoch_;
-    }
-
-    /* Returns the tag in the present epoch of its window. */
-    uint64_t now(uint64_t tag) const { return tag::in_epoch(tag, number(tag)); }
-
-    /* Returns the ms until a recent tag is two epochs old. */
-    uint64_t until_over_ms(uint64_t tag) const {
-        uint64_t left = 2 + tag::age(now(tag), tag) - tag::age(tag, now(tag));
-        return ((number(tag) + left) << epochs_.shift(tag::digits(tag))) - epochs_.now_ms();
-    }
-
-    Step shared_;
-    uint64_t epoch_; /* present epoch of `shared_` */
-    KeyEpochs epochs_;
 };
 
 } // namespace limit_sliding

@@ -75,7 +75,6 @@ public:
     }
 
     bool is_none() const { return slot_ == nullptr; }
-    unsigned length() const { return length_; }
 
     Event load(uint64_t position) const { return {word(position).load()}; }
 
@@ -98,15 +97,26 @@ public:
         return word(position).compare_exchange_strong(seen.word, next.word);
     }
 
-    /* Empties the ring of a tentative copy. */
-    void wipe(const Copy &copy) const {
-        write(copy, [](unsigned) { return uint64_t{0}; });
-    }
+    /* Empties the ring of a tentative copy, or fills it as a page, one event for each place.
+     * Several processes may do so at once.  Once a process confirms the copy, the places belong to
+     * its key.  A late process then cannot write, because the word that it has read was replaced
+     * before. */
+    void prepare(const Copy &copy, const Event *page) const {
+        assert(page == nullptr || length_ == kLogRing);
 
-    /* Fills a tentative copy as a page, one event for each place. */
-    void fill(const Copy &copy, const Event *events) const {
-        assert(length_ == kLogRing);
-        write(copy, [&](unsigned i) { return in_page(events[i]); });
+        for (unsigned i = 0; i < length_; i++) {
+            Event next = {generation_ << Event::kGenerationShift
+                          | (page != nullptr ? in_page(page[i]) : 0)};
+
+            for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+                Event seen = load(i);
+
+                if (seen.word == next.word || slot_->state.load() != copy.state
+                    || replace(i, seen, next)) {
+                    break;
+                }
+            }
+        }
     }
 
     /* Returns true if a page has this event in this place. */
@@ -119,25 +129,6 @@ private:
     static uint64_t in_page(Event event) {
         constexpr uint64_t kBits = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
         return (event.word & kBits) | Event::kValid;
-    }
-
-    /* Writes wanted(i) into all places of a tentative copy.  Several processes may do so at once.
-     * Once a process confirms the copy, the places belong to its key.  A late process then cannot
-     * write, because the word that it has read was replaced before. */
-    template <class Wanted>
-    void write(const Copy &copy, const Wanted &wanted) const {
-        for (unsigned i = 0; i < length_; i++) {
-            Event next = {generation_ << Event::kGenerationShift | wanted(i)};
-
-            for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-                Event seen = load(i);
-
-                if (seen.word == next.word || slot_->state.load() != copy.state
-                    || replace(i, seen, next)) {
-                    break;
-                }
-            }
-        }
     }
 
     Atomic<uint64_t> &word(uint64_t position) const {

@@ -70,34 +70,26 @@ namespace tag {
 constexpr unsigned kGenerationBits = 2;
 constexpr unsigned kEpochBits = 23;
 constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits + 1;
-constexpr unsigned kDigitsBits = 5;
 
 constexpr uint64_t kGenerationMask = (1u << kGenerationBits) - 1;
 constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
-constexpr uint64_t kDigitsMask = (1u << kDigitsBits) - 1;
 constexpr uint64_t kKeyWindow = 1u << (kFingerprintShift - 1);
 
 static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
-static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "and the digits of any window");
 
 /* Makes a tag in generation 0. */
 inline uint64_t make(uint64_t fingerprint, const TagEpoch &epoch) {
     assert(fingerprint != 0 && fingerprint >> Key::kFingerprintBits == 0);
-    assert(epoch.digits == 0
-           || (epoch.digits >= kWindowDigitsMin && epoch.digits <= kWindowDigitsMax));
     uint64_t number = (epoch.number & kEpochMask) << kGenerationBits;
     if (epoch.digits == 0) { return fingerprint << kFingerprintShift | number; }
-    uint64_t key = (fingerprint & ~kDigitsMask) | (epoch.digits - kWindowDigitsMin);
-    return key << kFingerprintShift | kKeyWindow | number;
+    return with_window_digits(fingerprint, epoch.digits) << kFingerprintShift | kKeyWindow | number;
 }
 
 /* Returns true if the key has its own window. */
 inline bool has_key_window(uint64_t tag) { return (tag & kKeyWindow) != 0; }
 
 /* Returns the binary digits of the key's window. */
-inline unsigned digits(uint64_t tag) {
-    return static_cast<unsigned>(tag >> kFingerprintShift & kDigitsMask) + kWindowDigitsMin;
-}
+inline unsigned digits(uint64_t tag) { return window_digits(tag >> kFingerprintShift); }
 
 inline uint64_t generation(uint64_t tag) { return tag & kGenerationMask; }
 

@@ -86,15 +86,14 @@ private:
  *     bool admit(state, &next) const    one decision, pure; for update()
  *     void prepare(copy) const          prepares a copy for its first state; for
  *                                       obtain()
- *     OtherWindowSlots other_window_slots() const
- *                                       view of slots of other windows
+ *     OtherWindowSlot other_window_slot(copy) const
+ *                                       view of a slot with another window
  */
 template <class Slots>
 class Table {
 public:
-    Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash,
-          const TagEpoch &epoch)
-        : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)),
+    Table(const Slots &slots, SlotCounts *counts, uint64_t hash, const TagEpoch &epoch)
+        : slots_(slots), key_(hash, slots.zone->pairs), tag_(tag::make(key_.fingerprint(), epoch)),
           counts_(counts) {}
 
     /* Returns the key's copy if it is confirmed and less than two epochs old, else no copy. */
@@ -157,7 +156,7 @@ public:
         Copy copy = Copy::read(slot);
 
         /* if the key has returned since the tag was read, the age of the tag is wrong */
-        return copy.kind == Copy::confirmed && !is_recent_there(step, copy.tag)
+        return copy.kind == Copy::confirmed && !is_recent_there(step, copy)
                && slot.tag.load() == copy.tag && copy.store(Copy::kDead);
     }
 
@@ -210,13 +209,17 @@ public:
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             SlotChoice choice(key_.salt());
             Copy copy = survey(step, &choice);
-            uint64_t state = live_state(copy);
+            uint64_t state = is_recent(copy) ? copy.bare_state() : 0;
             uint64_t next = state;
 
             if (!step.admit(state, &next)) { return {Outcome::kRejected, state}; }
 
             assert(next < Copy::kDead);
-            if (next == state) { return decide_only(step); }
+            if (next == state) {
+                /* the confirmed copy may follow a tentative one */
+                state = look_state();
+                return {step.admit(state, &next) ? Outcome::kAdmitted : Outcome::kRejected, state};
+            }
 
             Taken taken = take(step, may_evict, choice, &copy);
 
@@ -325,8 +328,6 @@ private:
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
     }
 
-    uint64_t live_state(const Copy &copy) const { return is_recent(copy) ? copy.bare_state() : 0; }
-
     /* Returns the rank of this copy of the key; 0: no state. */
     template <class Step>
     uint64_t used(const Step &step, const Copy &copy) const {
@@ -336,14 +337,14 @@ private:
     /* Returns the rank of a copy of any key. */
     template <class Step>
     uint64_t used_there(const Step &step, const Copy &copy) const {
-        return has_same_window(copy.tag) ? used(step, copy) : step.other_window_slots().used(copy);
+        return has_same_window(copy.tag) ? used(step, copy) : step.other_window_slot(copy).used;
     }
 
-    /* Returns true if this tag, of any key, is less than two epochs old. */
+    /* Returns true if the tag of a copy of any key is less than two epochs old. */
     template <class Step>
-    bool is_recent_there(const Step &step, uint64_t tag) const {
-        return has_same_window(tag) ? tag::age(tag, tag_) < 2
-                                    : step.other_window_slots().is_recent(tag);
+    bool is_recent_there(const Step &step, const Copy &copy) const {
+        return has_same_window(copy.tag) ? tag::age(copy.tag, tag_) < 2
+                                         : step.other_window_slot(copy).is_recent;
     }
 
     /* Returns true if the slot's key and this key both have the zone's window. */
@@ -362,7 +363,7 @@ private:
 
     template <class Step>
     uint64_t expires_ms(const Step &step, const Copy &copy) const {
-        if (!has_same_window(copy.tag)) { return step.other_window_slots().expires_ms(copy); }
+        if (!has_same_window(copy.tag)) { return step.other_window_slot(copy).expires_ms; }
         return is_recent(copy) ? step.expires_ms(copy) : 0;
     }
 
@@ -378,13 +379,6 @@ private:
         return first_ms == UINT64_MAX ? 1 : first_ms;
     }
 
-    template <class Step>
-    Result decide_only(const Step &step) const {
-        uint64_t state = look_state();
-        uint64_t next;
-        return {step.admit(state, &next) ? Outcome::kAdmitted : Outcome::kRejected, state};
-    }
-
     /* Refuses the key after the last attempt.  The client may retry at once. */
     Result give_up() {
         add(&counts_->refused, 1);
@@ -393,36 +387,30 @@ private:
 
     enum Taken { kTaken, kLost, kRefused };
 
-    /* Turns the result of survey() into a copy that may get a state. kLost: another request was
-     * faster; the caller tries again. */
+    /* Turns the result of survey() into a copy that may get a state; a new key claims a slot.
+     * kLost: another request was faster; the caller tries again. */
     template <class Step>
     Taken take(const Step &step, bool may_evict, const SlotChoice &choice, Copy *copy) const {
         if (copy->kind == Copy::changed) { return kLost; }
+
         if (copy->kind == Copy::none) {
-            Taken taken = take_place(may_evict, choice, copy);
-            if (taken != kTaken) { return taken; }
+            if (choice.is_live() && !may_evict) {
+                add(&counts_->refused, 1);
+                return kRefused;
+            }
+
+            *copy = choice.copy();
+
+            if (!choice.is_found() || !claim(copy)) { return kLost; }
+
+            if (choice.is_live()) {
+                add(&counts_->evicted, 1);
+            } else if (choice.copy().tag == 0) {
+                add(&counts_->used, 1);
+            }
         }
+
         return make_ready(step, copy) ? kTaken : kLost;
-    }
-
-    /* Claims a slot for a new key. */
-    Taken take_place(bool may_evict, const SlotChoice &choice, Copy *copy) const {
-        if (choice.is_live() && !may_evict) {
-            add(&counts_->refused, 1);
-            return kRefused;
-        }
-
-        *copy = choice.copy();
-
-        if (!choice.is_found() || !claim(copy)) { return kLost; }
-
-        if (choice.is_live()) {
-            add(&counts_->evicted, 1);
-        } else if (choice.copy().tag == 0) {
-            add(&counts_->used, 1);
-        }
-
-        return kTaken;
     }
 
     /* Prepares a copy for a state: updates its epoch and checks that it is the only copy.  An
@@ -488,7 +476,7 @@ private:
         if (copy.tag == 0) { return is_last ? SlotChoice::kUnusedLast : SlotChoice::kUnused; }
         if (copy.kind == Copy::none) { return SlotChoice::kUnused; }
         if (copy.kind == Copy::tentative) {
-            return is_recent_there(step, copy.tag) ? SlotChoice::kTentative : SlotChoice::kOver;
+            return is_recent_there(step, copy) ? SlotChoice::kTentative : SlotChoice::kOver;
         }
         uint64_t taken = used_there(step, copy);
         return taken == 0 ? SlotChoice::kOver : SlotChoice::kLive + taken;

@@ -238,8 +238,7 @@ bool Report::collect(ngx_http_request_t *r) {
         if (zone == nullptr) { return false; }
 
         zone->counters = sum_of(conf->memory.aside.counters, conf->memory.aside.nstatistics);
-
-        zone->times.add(*conf->memory.aside.times);
+        zone->times = sum_of(conf->memory.aside.times, 1);
         zone->conf = conf;
         zone->slots = conf->memory.table->slot_count();
         zone->keys = conf->memory.table->keys(conf->policy, ngx_current_msec, conf->any_limit(),
