@@ -16,7 +16,6 @@
 
 #include "core/policy/override.hpp"
 #include "http/conf/zone_conf.hpp"
-#include "http/overrides/overridden_claim.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/errands/remote_claim.hpp"
 
@@ -45,7 +44,7 @@ struct KeyCall {
     std::optional<uint64_t> ttl_s; /* s until the override expires */
 
     Claim claim;
-    OverriddenParts parts; /* of the claim */
+    TermsRoom room; /* of the claim */
 
     /* For a key in Redis. */
     RemoteClaim remote;
@@ -66,7 +65,9 @@ struct KeyCall {
     }
 
     /* Gives the claim this limit. */
-    void set_limit(const Override &limit) { apply_override(*zone, limit, claim, parts); }
+    void set_limit(const Override &limit) {
+        (void)apply_override(claim, zone->policy, limit, &room);
+    }
 };
 
 /* Looks at the key: decides the claim, and sets `own`.  If no Redis is asked, also sets `ttl_s`. */

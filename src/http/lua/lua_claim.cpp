@@ -9,6 +9,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
+#include "http/overrides/find_override.hpp"
 #include "http/request/penalties.hpp"
 #include "http/request/remote_claims.hpp"
 #include "http/request/sync_claims.hpp"
@@ -60,7 +61,7 @@ void account(LuaCall &call) {
 
     if (!admitted) {
         count_request(zone, kCountRejected);
-        record(zone, call.key, claim, call.ban);
+        record(zone, call.key, claim, call.room.verdict);
         return;
     }
 
@@ -170,7 +171,7 @@ bool make_claim(LuaCall &call, limit_sliding_verdict *verdict, LuaCode *code) {
 }
 
 bool decide_by_ban(LuaCall &call) {
-    return call.zone->rejected.are_banned() && find_ban(call.key, call.claim, call.parts, call.ban);
+    return call.zone->rejected.are_banned() && find_ban(call.key, call.claim, call.room);
 }
 
 Progress change(LuaCall &call) {

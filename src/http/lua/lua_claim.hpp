@@ -24,7 +24,6 @@ struct LuaZone : limit_sliding_zone {
 struct LuaCall : KeyCall {
     LuaOperation operation;
     const LuaZone *lua;
-    Verdict ban; /* in use if a ban has rejected the claim */
 
     bool decides() const { return operation == kLuaTake || operation == kLuaPeek; }
 };

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "http/conf/configuration.hpp"
-#include "http/overrides/overridden_claim.hpp"
+#include "http/overrides/find_override.hpp"
 #include "http/response/context.hpp"
 #include "ngx/ngx.hpp"
 

@@ -111,10 +111,8 @@ void count_towards_ban(const KeyOf &key_of, Claim &claim) {
 
     add_atomically(zone.worker.counters->bans);
 
-    auto *verdict = key_of.verdict();
-    if (verdict != nullptr) {
-        set_ban(ban, claim.describe(ngx_current_msec).excess, *verdict, claim);
-    }
+    auto *room = key_of.verdict();
+    if (room != nullptr) { set_ban(ban, claim.describe(ngx_current_msec).excess, *room, claim); }
 }
 
 /* Adds a sample of the rejections in a zone with penalties to the offenders. */
@@ -200,21 +198,21 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
     /* A blocked key is rejected after the ban as well, so no Retry-After would be true. */
     if (!claim.is_here()) { return NGX_OK; }
 
-    /* A single claim is never moved, so `verdict` may point into the claim. */
-    auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
-    if (verdict == nullptr) { return NGX_ERROR; }
+    /* A single claim is never moved, so its verdict may be in the claim. */
+    auto *room = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
+    if (room == nullptr) { return NGX_ERROR; }
 
-    set_ban(ban, claim.cost * 1000, *verdict, claim);
+    set_ban(ban, claim.cost * 1000, *room, claim);
     return !kSingle || turn_away(r, conf, ctx, claim, ban) ? NGX_DONE : NGX_ERROR;
 }
 
 template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 
-bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdict &verdict) {
+bool find_ban(const ngx_str_t &key, Claim &claim, TermsRoom &room) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
-    (void)get_ban_hash(GivenKey{key, verdict}, claim, &hash);
+    (void)get_ban_hash(GivenKey{key, room.verdict}, claim, &hash);
 
     const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
     if (ban.left_ms == 0) { return false; }
@@ -223,10 +221,10 @@ bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdic
         const auto own = zone.remote.last_overrides->find(claim.key_hash());
         if (terms_of(own) == Terms::kUnlimited) { return false; }
 
-        if (own.is_set()) { apply_override(zone, own, claim, parts); }
+        if (own.is_set()) { (void)apply_override(claim, zone.policy, own, &room); }
     }
 
-    if (claim.is_here()) { set_ban(ban, claim.cost * 1000, verdict, claim); }
+    if (claim.is_here()) { set_ban(ban, claim.cost * 1000, room.verdict, claim); }
 
     return true;
 }

@@ -4,8 +4,8 @@
 
 #pragma once
 
+#include "core/policy/terms.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/overrides/overridden_claim.hpp"
 #include "http/response/context.hpp"
 #include "ngx/ngx.hpp"
 
@@ -28,8 +28,8 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
 
 /* The same for a claim of this key that belongs to no request, and whose override in this node's
  * memory was applied.  Returns true if the ban, or the limit "0", rejects a banned key.  The claim
- * then points to `parts` or to `verdict`. */
-bool find_ban(const ngx_str_t &key, Claim &claim, OverriddenParts &parts, Verdict &verdict);
+ * then points to the room. */
+bool find_ban(const ngx_str_t &key, Claim &claim, TermsRoom &room);
 
 /* Adds n rejections to the key of a claim that rejected: to the offenders of the zone, and to the
  * rejections counted towards a ban.  If a ban begins, it rejects the claim.  The rejected keys of
