@@ -256,7 +256,8 @@ sub reload($self, $template = undef) {
 # Kills a worker with SIGKILL and returns at once.
 sub kill_worker($self, $pid) {
     kill 'KILL', $pid or die "SIGKILL: $!";
-    $self->{killed}{$pid} = $self->{dying}{$pid} = 1;
+    $self->{killed}{$pid}++;        # a later worker may have the same number
+    $self->{dying}{$pid} = 1;
 }
 
 # Stops NGINX gracefully, by force if it takes longer than $PATIENCE.
@@ -315,7 +316,7 @@ sub finish_one($self, %opt) {
         next if $line =~ m{^\d{4}/\d\d/\d\d [\d:]{8} \[(?!alert|emerg)}
             && $line !~ /Sanitizer|runtime error:/;
         next if $line =~ /worker process (\d+) exited on signal 9$/
-            && delete $self->{killed}{$1};
+            && ($self->{killed}{$1} // 0) > 0 && $self->{killed}{$1}--;
         next if grep { $line =~ $_ } @{ $opt{allow} // [] };
         push @bad, substr $line, 0, 500 if @bad < 20;
     }
