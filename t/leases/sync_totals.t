@@ -47,7 +47,15 @@ sub passed_each($nginx, $name) {
     return scalar grep { $_ == 200 } @$statuses;
 }
 
-sub used($nginx, $zone, $key = 'a') { return api_key($nginx, $zone, $key)->{used} // -1 }
+# A worker that a frozen Redis has not answered shows its own count until it connects again.
+sub used($nginx, $zone, $key = 'a') {
+    my $json;
+    wait_for(sub {
+        $json = api_key($nginx, $zone, $key);
+        return $json->{source} eq 'redis';
+    });
+    return $json->{used} // -1;
+}
 
 sub unsettled($nginx) { return api($nginx)->{redis}{shared}{unsettled} }
 
