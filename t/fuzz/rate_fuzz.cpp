@@ -100,7 +100,7 @@ uint64_t naive_limit(const Rate &rate, uint64_t window_ms) {
 
 bool naive_own(const string &text, const Policy &policy, uint64_t limit_max, Override *own) {
     if (text == "off" || text == "0") {
-        *own = {text == "0" ? kBlocked : kUnlimited, {}};
+        *own = {text == "0" ? kLimitBlocked : kLimitOff, {}};
         return true;
     }
 

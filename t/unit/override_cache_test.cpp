@@ -18,7 +18,7 @@ using namespace limit_sliding;
 #define THREADS 4
 #define SPREAD 0x9e3779b97f4a7c15ull
 #define NONE kLimitUnset
-#define OFF kUnlimited
+#define OFF kLimitOff
 
 /* Of so many sets, 8 limits each, in memory that processes share. */
 static OverrideCache *make_cache(size_t lines) {
@@ -34,7 +34,7 @@ static void free_cache(OverrideCache *cache, size_t lines) { munmap(cache, 64 + 
 
 /* Each has a window that follows from it. */
 static Override own_of(uint64_t limit) {
-    if (limit == NONE || limit == OFF || limit == kBlocked) { return {limit, {}}; }
+    if (limit == NONE || limit == OFF || limit == kLimitBlocked) { return {limit, {}}; }
 
     return {limit, Window::from_code(100 + static_cast<uint32_t>(limit % 1000))};
 }
@@ -73,8 +73,8 @@ static void remembers_the_last_one(void **state) {
     set(cache, 0, kRemoteMax);
     assert_int_equal(find(cache, 0), kLimitMax);
 
-    set(cache, 0, kBlocked);
-    assert_int_equal(find(cache, 0), kBlocked);
+    set(cache, 0, kLimitBlocked);
+    assert_int_equal(find(cache, 0), kLimitBlocked);
     cache->set(0, {5, Window::of(Calendar::kMonth)});
     assert_true(cache->find(0) == (Override{5, Window::of(Calendar::kMonth)}));
 

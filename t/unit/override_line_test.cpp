@@ -28,8 +28,8 @@ static void reads_what_is_right(void **state) {
     static const right_t lines[] = {
         {"a 10r/m", "a", "10r/m", {10, {}}, kNoEnd},
         {" \ta\t 10r/m \t", "a", "10r/m", {10, {}}, kNoEnd},
-        {"a off\r", "a", "off", {kUnlimited, {}}, kNoEnd},
-        {"a 0", "a", "0", {kBlocked, {}}, kNoEnd},
+        {"a off\r", "a", "off", {kLimitOff, {}}, kNoEnd},
+        {"a 0", "a", "0", {kLimitBlocked, {}}, kNoEnd},
         {"a default", "a", "default", {kLimitUnset, {}}, kNoEnd},
         {"a 1000/1h", "a", "1000/1h", {1000, {3600000, Calendar::kNone}}, kNoEnd},
         {"a 5000/month", "a", "5000/month", {5000, Window::of(Calendar::kMonth)}, kNoEnd},
@@ -46,7 +46,7 @@ static void reads_what_is_right(void **state) {
         {"a%20b%23%25%c3%A4%0a 10", "a b#%\xc3\xa4\n", "10", {10, {}}, kNoEnd},
         {"%61%62 10", "ab", "10", {10, {}}, kNoEnd},
         {"\"a\"=/~! 10", "\"a\"=/~!", "10", {10, {}}, kNoEnd},
-        {"off off", "off", "off", {kUnlimited, {}}, kNoEnd},
+        {"off off", "off", "off", {kLimitOff, {}}, kNoEnd},
     };
 
     (void)state;

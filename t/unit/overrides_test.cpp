@@ -61,13 +61,13 @@ static void keeps_limits(void **state) {
     assert_in_range(table->place_after(absent), 0, Overrides::bytes_for(100) / 64 * 3);
 
     assert_true(set(table, UINT64_MAX, kLimitMax));
-    assert_true(set(table, 3 * 2, kUnlimited));
-    assert_true(set(table, 4 * 2, kBlocked));
+    assert_true(set(table, 3 * 2, kLimitOff));
+    assert_true(set(table, 4 * 2, kLimitBlocked));
     assert_int_equal(table->count(), 21);
 
     assert_int_equal(find(table, 0), 1);
-    assert_int_equal(find(table, 3 * 2), kUnlimited);
-    assert_int_equal(find(table, 4 * 2), kBlocked);
+    assert_int_equal(find(table, 3 * 2), kLimitOff);
+    assert_int_equal(find(table, 4 * 2), kLimitBlocked);
     assert_int_equal(find(table, 19 * 2), 20);
     assert_int_equal(find(table, 1 << 20), kLimitUnset);
     assert_int_equal(find(table, UINT64_MAX), kLimitMax);
@@ -253,7 +253,7 @@ static void walks_what_was_touched(void **state) {
     free_table(table, MILLION);
 }
 
-/* Reads "lines" of key, limit: a limit of 0 takes away, kUnlimited has ended. */
+/* Reads "lines" of key, limit: a limit of 0 takes away, kLimitOff has ended. */
 template <size_t N>
 static void load(Overrides *table, const uint64_t (&lines)[N][2], bool is_known = true) {
     void *scratch = calloc(1, OverridesLoad::scratch_bytes(*table));
@@ -264,7 +264,7 @@ static void load(Overrides *table, const uint64_t (&lines)[N][2], bool is_known 
         uint64_t last = kLimitUnset;
 
         for (const auto &line : lines) {
-            if (line[0] == key) { last = line[1] == kUnlimited ? kLimitUnset : line[1]; }
+            if (line[0] == key) { last = line[1] == kLimitOff ? kLimitUnset : line[1]; }
         }
 
         return last;
@@ -280,7 +280,7 @@ static void load(Overrides *table, const uint64_t (&lines)[N][2], bool is_known 
 
     for (uint64_t i = 0; i < N; i++) {
         Entry entry = entry_of(lines[i][1], i);
-        if (lines[i][1] == kUnlimited) { entry.until_s = NOW_S; }
+        if (lines[i][1] == kLimitOff) { entry.until_s = NOW_S; }
 
         uint64_t before = find(table, lines[i][0]);
 
@@ -304,7 +304,7 @@ static void loads(void **state) {
 
     (void)state;
 
-    load(table, {{1, 10}, {3, 20}, {1, 11}, {5, 30}, {3, 0}, {9, kUnlimited}});
+    load(table, {{1, 10}, {3, 20}, {1, 11}, {5, 30}, {3, 0}, {9, kLimitOff}});
     assert_int_equal(table->count(), 2);
     assert_int_equal(find(table, 1), 11);
     assert_int_equal(find(table, 3), kLimitUnset);
@@ -313,7 +313,7 @@ static void loads(void **state) {
     assert_int_equal(entry.at, 2);
 
     /* a key goes, one comes, one has ended, the last line counts */
-    load(table, {{7, 40}, {5, 31}, {1, 12}, {5, 32}, {1, kUnlimited}});
+    load(table, {{7, 40}, {5, 31}, {1, 12}, {5, 32}, {1, kLimitOff}});
     assert_int_equal(table->count(), 2);
     assert_int_equal(find(table, 1), kLimitUnset);
     assert_int_equal(find(table, 5), 32);

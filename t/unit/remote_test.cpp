@@ -580,10 +580,10 @@ static void reads_terms(void **state) {
     const terms_t cases[] = {
         {{}, 0, true, 0, {}},
         {{0}, 1, true, 0, {}},
-        {{-kScriptOff}, 1, true, 1, {{kUnlimited, {}}, Terms::kUnlimited, false, false, 0, 0}},
+        {{-kScriptOff}, 1, true, 1, {{kLimitOff, {}}, Terms::kUnlimited, false, false, 0, 0}},
         {{-kScriptMalformed}, 1, true, 1, {{}, Terms::kLimited, true, false, 0, 0}},
         {{-kScriptForeign}, 1, true, 1, {{}, Terms::kLimited, false, true, 0, 0}},
-        {{-kScriptOwn}, 1, true, 1, {{kBlocked, {}}, Terms::kBlocked, false, false, 0, 0}},
+        {{-kScriptOwn}, 1, true, 1, {{kLimitBlocked, {}}, Terms::kBlocked, false, false, 0, 0}},
         {{-kScriptOwn - 7}, 1, true, 1, {{7, {}}, Terms::kLimited, false, false, 0, 0}},
         {{-kScriptDebt, 5, 9}, 3, true, 3, {{}, Terms::kLimited, false, false, 5, 9}},
         {{-kScriptDebt - kScriptMalformed, 5, 9},

@@ -52,7 +52,7 @@ static void a_window_is_in_the_room(void **) {
 
 static void a_blocked_key_is_rejected(void **) {
     const Policy policy = a_policy();
-    const Override own = {kBlocked, {}};
+    const Override own = {kLimitBlocked, {}};
     Claim claim = a_claim(&policy);
     TermsRoom room = {};
     assert_true(needs_room(own, policy));
@@ -71,7 +71,7 @@ static void a_blocked_key_is_rejected(void **) {
 
 static void a_key_without_a_limit_is_admitted(void **) {
     const Policy policy = a_policy();
-    const Override own = {kUnlimited, {}};
+    const Override own = {kLimitOff, {}};
     Claim claim = a_claim(&policy);
     TermsRoom room = {};
     assert_true(needs_room(own, policy));
@@ -89,7 +89,7 @@ static void a_ban_stays(void **) {
     Claim claim = a_claim(&policy);
     TermsRoom room = {};
     claim.decide(Standing::kBanned, Outcome::kRejected, ban);
-    for (const uint64_t limit : {uint64_t{9}, kBlocked}) {
+    for (const uint64_t limit : {uint64_t{9}, kLimitBlocked}) {
         (void)apply_override(claim, policy, {limit, {}}, &room);
         assert_true(claim.standing == Standing::kBanned && claim.verdict == &ban);
     }

@@ -9,7 +9,7 @@ namespace limit_sliding {
 
 bool Override::parse(std::string_view text, const Policy &policy, uint64_t limit_max) {
     if (text == "off" || text == "0") {
-        *this = {text == "off" ? kUnlimited : kBlocked, {}};
+        *this = {text == "off" ? kLimitOff : kLimitBlocked, {}};
         return true;
     }
 

@@ -11,14 +11,15 @@
 
 namespace limit_sliding {
 
-static_assert(kLimitMax < (kBlocked & UINT32_MAX), "kBlocked and kUnlimited are no other limits");
+static_assert(kLimitMax < (kLimitBlocked & UINT32_MAX),
+              "kLimitBlocked and kLimitOff are no other limits");
 
 /* The end of an override that does not expire, in s since 1970. */
 constexpr uint64_t kNoEnd = UINT64_MAX;
 
 /* A limit of a single key, or of a single request, that replaces the limit of the zone. */
 struct Override {
-    uint64_t limit; /* requests a window; kLimitUnset: no override; kUnlimited: "off"; kBlocked:
+    uint64_t limit; /* requests a window; kLimitUnset: no override; kLimitOff: "off"; kLimitBlocked:
                        "0" */
     Window window;  /* not given: the window of the zone */
 
@@ -32,13 +33,14 @@ struct Override {
     /* Convert an override to and from a number: code of the window 32 | limit 32, in which limits
      * above kLimitMax become kLimitMax.  The code of no override is 0. */
     uint64_t code() const {
-        const uint64_t word = limit < kBlocked ? std::min(limit, kLimitMax) : limit & UINT32_MAX;
+        const uint64_t word
+            = limit < kLimitBlocked ? std::min(limit, kLimitMax) : limit & UINT32_MAX;
         return static_cast<uint64_t>(window.code()) << 32 | word;
     }
 
     static Override from_code(uint64_t code) {
         const uint64_t word = code & UINT32_MAX;
-        return {word < (kBlocked & UINT32_MAX) ? word : word | ~uint64_t{UINT32_MAX},
+        return {word < (kLimitBlocked & UINT32_MAX) ? word : word | ~uint64_t{UINT32_MAX},
                 Window::from_code(static_cast<uint32_t>(code >> 32))};
     }
 

@@ -30,8 +30,8 @@ constexpr unsigned kPartsMax = 60;
 
 /* Special values of the limit of an override. */
 constexpr uint64_t kLimitUnset = 0;
-constexpr uint64_t kUnlimited = UINT64_MAX;
-constexpr uint64_t kBlocked = UINT64_MAX - 1; /* all requests are rejected */
+constexpr uint64_t kLimitOff = UINT64_MAX;
+constexpr uint64_t kLimitBlocked = UINT64_MAX - 1; /* all requests are rejected */
 
 constexpr auto kNever = UINT64_MAX;
 constexpr auto kNeverDelayed = UINT32_MAX; /* larger than any burst */

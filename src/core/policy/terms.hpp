@@ -22,9 +22,9 @@ enum class Terms : uint8_t {
 
 /* Returns the terms of a key with this override, or without one. */
 inline Terms terms_of(const Override &own) {
-    return own.limit == kUnlimited ? Terms::kUnlimited
-           : own.limit == kBlocked ? Terms::kBlocked
-                                   : Terms::kLimited;
+    return own.limit == kLimitOff       ? Terms::kUnlimited
+           : own.limit == kLimitBlocked ? Terms::kBlocked
+                                        : Terms::kLimited;
 }
 
 /* Returns true if an override is set, and is a number. */

@@ -20,7 +20,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Converts a time or a limit; kNever and kUnlimited become infinite. */
+/* Converts a time or a limit; kNever and kLimitOff become infinite. */
 double number_of(uint64_t n) {
     return n == kNever ? HUGE_VAL : static_cast<double>(static_cast<int64_t>(n));
 }

@@ -10,12 +10,12 @@ namespace limit_sliding {
 namespace {
 
 /* Holds the units of a claim in this node's memory, under this limit.  Returns false, and rejects
- * the claim, if there is no room.  With kUnlimited, a full memory does not reject the claim. */
+ * the claim, if there is no room.  With kLimitOff, a full memory does not reject the claim. */
 bool hold_here(Claim &claim, uint64_t limit) {
     auto &remote = remote_of(claim);
     auto local = as_local(claim, limit);
     (void)acquire(&local, 1, ngx_current_msec);
-    if (is_admitted(local) || limit == kUnlimited) { return true; }
+    if (is_admitted(local) || limit == kLimitOff) { return true; }
 
     remote.verdict = local.describe(ngx_current_msec);
     remote.source = Source::kLocal;
@@ -28,7 +28,7 @@ bool hold_here(Claim &claim, uint64_t limit) {
 /* Holds units that Redis has granted in this node's memory as well.  They exceed the limit there
  * only if on_error has admitted requests, or if another worker knows another limit of the key. */
 void hold_granted(Claim &claim) {
-    (void)hold_here(claim, claim.standing == Standing::kUnlimited ? kUnlimited : claim.limit);
+    (void)hold_here(claim, claim.standing == Standing::kUnlimited ? kLimitOff : claim.limit);
 }
 
 /* Returns the units that are left in this node's memory under the limit. */
@@ -66,7 +66,7 @@ void hold_away(Claim &claim) {
         return;
     }
 
-    if (!hold_here(claim, allows ? kUnlimited : verdict.limit)) { return; }
+    if (!hold_here(claim, allows ? kLimitOff : verdict.limit)) { return; }
 
     verdict.remaining = allows ? verdict.limit : remaining_here(claim, verdict.limit);
     decide_remotely(claim, Outcome::kAdmitted,

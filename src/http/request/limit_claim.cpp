@@ -86,7 +86,7 @@ ngx_int_t complete_rated(ngx_http_request_t *r, const Limit &limit, Claim &claim
     }
 
     if (is_off || claim.limit == 0) {
-        remember(limit, claim, {kUnlimited, {}});
+        remember(limit, claim, {kLimitOff, {}});
         return decline(r, *limit.zone);
     }
 

@@ -199,9 +199,9 @@ bool KeyTerms::read(const int64_t *elements, size_t n, size_t *next) {
     if (limit > kScriptOwn) {
         own.limit = static_cast<uint64_t>(limit & (kScriptWindow - 1));
     } else if (limit == kScriptOwn) {
-        own.limit = kBlocked;
+        own.limit = kLimitBlocked;
     } else if (limit == kScriptOff) {
-        own.limit = kUnlimited;
+        own.limit = kLimitOff;
     } else if (limit != 0 && !is_malformed && !is_foreign) {
         return false;
     }
