@@ -108,7 +108,8 @@ void forget_here(KeyCall &call, Facts facts);
  * the text is empty.  Must follow a look. */
 Progress set_override(KeyCall &call, std::string_view rate, ngx_msec_t ttl_ms);
 
-/* Sets `ttl_s`.  The result of the wait is kRejected if Redis refuses to tell it.  Must follow a look. */
+/* Sets `ttl_s`.  The result of the wait is kRejected if Redis refuses to tell it.  Must follow a
+ * look. */
 Progress ask_ttl(KeyCall &call);
 
 } // namespace limit_sliding

@@ -36,7 +36,8 @@ uint64_t number_of(std::string_view info, std::string_view name) {
     return number != NGX_ERROR ? number : 0;
 }
 
-/* TextSink::add_text: adds the memory of a master.  If a master has no maximum, the sum has none. */
+/* TextSink::add_text: adds the memory of a master.  If a master has no maximum, the sum has
+ * none. */
 void add_memory(TextSink &sink, std::string_view info) {
     ServerMemory &sum = static_cast<MemoryErrand &>(sink).sum;
     const uint64_t max_bytes = number_of(info, "\nmaxmemory:");

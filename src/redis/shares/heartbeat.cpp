@@ -68,8 +68,8 @@ bool put(Node &node, ErrandCall &call) {
     return put_call(node, call, args);
 }
 
-/* Marks all shares unknown: Redis may have dropped this holder's units.  Continues under another id,
- * because Redis may still have units of the old id that were given back. */
+/* Marks all shares unknown: Redis may have dropped this holder's units.  Continues under another
+ * id, because Redis may still have units of the old id that were given back. */
 void begin_anew(UnitHolder &holder) {
     for (Share &share : shares_of(holder)) {
         add(&holder.redis->client.calls->uncounted, share.used);
