@@ -272,7 +272,7 @@ bool call_script(Node &node, ErrandCall &call) {
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
     command.add_heads(asks_of(call), deadline_ms(node, call));
-    return put_call(node, call, command.args());
+    return node.command(call, command.args());
 }
 
 void note_error(Node &node, Reply &reply) {

@@ -98,7 +98,7 @@ bool put(Node &node, ErrandCall &call) {
         argc = add_forget(node, ask, ms, own, args);
     }
 
-    return put_call(node, call, {args, argc});
+    return node.command(call, {args, argc});
 }
 
 /* Tells the waiters of a reply, also of an error. */

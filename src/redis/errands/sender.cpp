@@ -78,6 +78,12 @@ void end_call(Node &node, ErrandCall &call) {
     if (node.ndue != 0) { node.post_flush(); }
 }
 
+/* Puts the command of a call into the node's buffer, after ASKING if the errand needs that.  Returns
+ * false if there is no memory. */
+bool put(Node &node, ErrandCall &call) {
+    return (!call.errands.front().asking || put_asking(node)) && call.kind->put(node, call);
+}
+
 /* Sends a call again if the error shows that it was not run.  Returns true if so. */
 bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     Errand &errand = call.errands.front();
@@ -95,7 +101,7 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
 
     if (is_again) {
         call.sent_us = 0;
-        const bool is_put = call.kind->put(node, call);
+        const bool is_put = put(node, call);
         if (is_put) { node.post_flush(); }
         return is_put;
     }
@@ -206,7 +212,7 @@ bool send_call(Node &node) {
         if (errand.hops == 0) { errand.since = ngx_current_msec; }
     }
 
-    const bool is_put = kind.put(node, *call);
+    const bool is_put = put(node, *call);
     if (!is_put) { call_ended(node, *call, nullptr); }
     return is_put;
 }
@@ -383,10 +389,6 @@ bool put_asking(Node &node) {
 
     ngx_free(asking);
     return false;
-}
-
-bool put_call(Node &node, ErrandCall &call, Span<const Arg> args) {
-    return (!call.errands.front().asking || put_asking(node)) && node.command(call, args);
 }
 
 void init_sender(Client &client) {

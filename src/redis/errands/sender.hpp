@@ -64,10 +64,6 @@ Errand &take_errand(ErrandCall &call);
  * got the slot yet.  Returns false if there is no memory. */
 bool put_asking(Node &node);
 
-/* Puts a command into the node's buffer, after ASKING if the call needs that.  Returns false if
- * there is no memory; the caller still owns the call then. */
-bool put_call(Node &node, ErrandCall &call, Span<const Arg> args);
-
 /* Prepares the lists of errands that wait. */
 void init_sender(Client &client);
 

@@ -119,7 +119,7 @@ bool put(Node &node, ErrandCall &call) {
         end = n;
     }
 
-    return put_call(node, call, {args, end});
+    return node.command(call, {args, end});
 }
 
 /* The answer about a key. */
