@@ -281,11 +281,6 @@ void note_error(Node &node, Reply &reply) {
     if (!node.is_broken()) { node_failed(node); }
 }
 
-void note_answered(Node &node, const ErrandCall &call, uint64_t now_us) {
-    node_answered(node);
-    node.redis->client.calls->latencies.add(now_us - call.sent_us);
-}
-
 void script_answered(Node &node, ErrandCall &call, Reply &reply) {
     if (reply.type == REDIS_REPLY_ERROR) {
         note_error(node, reply);
@@ -314,7 +309,8 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
 
     const uint64_t now_us = clock_us();
     note_clock(node, call, reply.numbers[0], now_us);
-    note_answered(node, call, now_us);
+    node.redis->client.calls->latencies.add(now_us - call.sent_us);
+    node_answered(node);
 }
 
 int64_t ScriptReply::take() {

@@ -69,9 +69,6 @@ private:
 /* Logs and counts a reply of the type error, which answers no errand. */
 void note_error(Node &node, Reply &reply);
 
-/* Notes that all errands of a call were answered, at `now_us` of clock_us(). */
-void note_answered(Node &node, const ErrandCall &call, uint64_t now_us);
-
 /* Remembers the override of a claim's key, or that it is malformed. */
 void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,
                     bool is_malformed);

@@ -222,7 +222,8 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         ask_done(share);
     }
 
-    note_answered(node, call, clock_us());
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+    node_answered(node);
 }
 
 void failed(Errand &errand, Failure failure) {
