@@ -88,12 +88,12 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
         ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->texts)
                                        : self.reader_.next(nullptr, nullptr);
 
-        if (rc == NGX_AGAIN) {
-            /* else the rest would be taken for the reply to the next call */
-            return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
-        }
+        /* else the rest would be taken for the reply to the next call */
+        if (rc == NGX_AGAIN && call == nullptr) { return "unexpected reply"; }
 
-        if (rc != NGX_OK) {
+        if (rc == NGX_AGAIN || rc == NGX_DECLINED) { return nullptr; }
+
+        if (rc == NGX_ERROR) {
             const size_t n = ngx_min(reply.received, len);
             return reply_beginning("invalid reply", view(data + len - n, n));
         }
