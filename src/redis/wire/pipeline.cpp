@@ -9,16 +9,6 @@
 
 namespace limit_sliding {
 
-namespace {
-
-/* Writes the number of the bytes or arguments that follow, and returns the end. */
-u_char *append_count(u_char *p, u_char type, size_t count) {
-    *p++ = type;
-    return append(append_number(p, count), "\r\n");
-}
-
-} // namespace
-
 void Pipeline::init(Node *node) {
     node_ = node;
     calls_.init();
@@ -37,13 +27,14 @@ bool Pipeline::command(Call &call, Span<const Arg> args) {
     u_char *p = reserve(bytes);
     if (p == nullptr) { return false; }
 
-    p = append_count(p, '*', args.size());
+    *p++ = '*';
+    p = append_number(p, args.size());
     for (const Arg &arg : args) {
-        p = append(append_count(p, '$', arg.size()), arg.text);
-        p = append(append(p, arg.suffix), "\r\n");
+        p = append_number(append(p, "\r\n$"), arg.size());
+        p = append(append(append(p, "\r\n"), arg.text), arg.suffix);
     }
 
-    written(p);
+    written(append(p, "\r\n"));
     call.sent = ngx_current_msec;
     if (call.sent_us == 0) { call.sent_us = clock_us(); }
 
