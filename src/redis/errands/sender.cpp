@@ -227,7 +227,8 @@ bool is_call_due(const Node &node) {
            || (node.ndue != 0 && (node.redis->client.nodes.is_cluster() || node.nask_calls < most));
 }
 
-void flush_due(Node &node) {
+void flush_due(ngx_event_t *event) {
+    Node &node = *static_cast<Node *>(event->data);
     Client &client = node.redis->client;
     Nodes &nodes = client.nodes;
     /* this turn of the event loop may have taken long, but waits have all of their time from now */
@@ -254,11 +255,8 @@ void flush_due(Node &node) {
 
     if (node.ndue == 0 && node.unsent() == 0) { return; }
 
-    const ngx_int_t rc = node.open();
-    if (rc == NGX_AGAIN) { return; }
-
-    if (rc != NGX_OK) {
-        fail_due(node);
+    if (!node.is_ready()) {
+        if (!node.open()) { fail_due(node); }
         return;
     }
 
