@@ -6,7 +6,6 @@
 
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/key_slot.hpp"
 
 namespace limit_sliding {

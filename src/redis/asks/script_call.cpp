@@ -9,7 +9,6 @@
 #include "core/policy/calendar.hpp"
 #include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {

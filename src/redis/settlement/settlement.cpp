@@ -6,7 +6,6 @@
 
 #include "ngx/event.hpp"
 #include "redis/asks/script_call.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/refusals.hpp"
 
 namespace limit_sliding {
