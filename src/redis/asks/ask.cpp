@@ -243,7 +243,17 @@ void keep_worker(Ask &ask) {
     if (!settling.timer.timer_set) { ngx_add_timer(&settling.timer, ms); }
 }
 
-void take_waiters(Ask &ask) {
+/* In a cluster, where asks hardly ever share a slot, a call has one ask, so that a redirection is
+ * about one slot. */
+bool join_call(ErrandCall &call, Errand &errand) {
+    auto &ask = static_cast<Ask &>(errand);
+    const bool is_alone
+        = kind_of(ask).take_answer == nullptr || ask.redis->client.nodes.is_cluster();
+    const size_t most = is_alone ? 1 : kErrandsPerCall;
+    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall) { return false; }
+
+    call.nclaims += ask.parts.size();
+
     ngx_uint_t turn = 0;
     while (!ask.waiters.empty()) {
         Waiter &waiter = ask.waiters.pop_front();
@@ -254,6 +264,7 @@ void take_waiters(Ask &ask) {
 
     ask.asked_units = ask.units;
     ask.units = 0;
+    return true;
 }
 
 void return_waiters(Errand &errand) {

@@ -9,6 +9,9 @@
 
 namespace limit_sliding {
 
+/* The most claims of a call. */
+constexpr auto kClaimsPerCall = 2 * kClaimsMax;
+
 /* Stands for the slot of keys that have several. */
 constexpr auto kMixedSlots = -1;
 
@@ -149,11 +152,11 @@ void join_ask(Ask &ask, Waiter *waiter);
 /* Makes an exiting worker wait for the end of the ask, for connect_timeout + timeout from now. */
 void keep_worker(Ask &ask);
 
-/* Moves the waiters and units of an ask to the call that is being made.  Units without a waiter
- * come last. */
-void take_waiters(Ask &ask);
+/* ErrandKind::join: adds an ask with its waiters and units to a call: of the script, or of its own
+ * if its kind has no take_answer().  Units without a waiter come last. */
+bool join_call(ErrandCall &call, Errand &errand);
 
-/* ErrandKind::returned: reverts take_waiters().  Later waiters stay behind the others. */
+/* ErrandKind::returned: reverts join_call().  Later waiters stay behind the others. */
 void return_waiters(Errand &errand);
 
 /* ErrandKind::failed: fails the waiters, and ends the ask. */

@@ -15,8 +15,6 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr auto kClaimsPerCall = 2 * kClaimsMax;
-
 /* EVALSHA, a script, the number of keys; the keys and the head of each claim. */
 constexpr auto kArgs = 3 + 5 * kClaimsPerCall;
 
@@ -249,18 +247,6 @@ void learn_override(const RemoteZone &zone, const Claim &claim, const Override &
 }
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
-
-/* In a cluster, where asks hardly ever share a slot, a call has one ask, so that a redirection is
- * about one slot. */
-bool join_script(ErrandCall &call, Errand &errand) {
-    auto &ask = static_cast<Ask &>(errand);
-    const size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kErrandsPerCall;
-    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall) { return false; }
-
-    call.nclaims += ask.parts.size();
-    take_waiters(ask);
-    return true;
-}
 
 bool call_script(Node &node, ErrandCall &call) {
     static Command command;

@@ -8,9 +8,6 @@
 
 namespace limit_sliding {
 
-/* ErrandKind::join: adds an ask with its waiters to a call of the script. */
-bool join_script(ErrandCall &call, Errand &errand);
-
 /* ErrandKind::put: puts the call of the script into the node's buffer. */
 bool call_script(Node &node, ErrandCall &call);
 

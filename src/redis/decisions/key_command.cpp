@@ -69,14 +69,6 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     return argc;
 }
 
-/* Adds the only ask of a call. */
-bool join(ErrandCall &call, Errand &errand) {
-    if (call.nerrands != 0) { return false; }
-
-    take_waiters(static_cast<Ask &>(errand));
-    return true;
-}
-
 bool put(Node &node, ErrandCall &call) {
     const auto &ask = static_cast<const KeyCommandAsk &>(call.errands.front());
     u_char ms[NGX_INT64_LEN], own[3 * (sizeof(Shape) + kTotalsSuffix.size())];
@@ -118,7 +110,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     ask_done(ask);
 }
 
-constexpr AskKind kKeyCommand = {{join, put, answered, fail_waiters, return_waiters}, nullptr};
+constexpr AskKind kKeyCommand = {{join_call, put, answered, fail_waiters, return_waiters}, nullptr};
 
 } // namespace
 

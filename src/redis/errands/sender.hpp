@@ -29,7 +29,7 @@ struct ErrandCall : Call {
     const ErrandKind *kind; /* kind of the first errand */
     ErrandList errands;
     size_t nerrands;
-    size_t nclaims; /* claims of asks, see join_script() */
+    size_t nclaims; /* claims of asks, see join_call() */
     bool whole;     /* the script is sent by its text, not by its digest */
     bool was_late;  /* the server's clock was beyond the deadline of the call */
 };

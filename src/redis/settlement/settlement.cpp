@@ -39,7 +39,7 @@ void call_done(Settlement &settlement) {
 }
 
 bool join(ErrandCall &call, Errand &errand) {
-    if (!join_script(call, errand)) { return false; }
+    if (!join_call(call, errand)) { return false; }
 
     auto &settlement = static_cast<Settlement &>(errand);
     settlement.parts[0].claim.cost = settlement.unsettled;

@@ -460,7 +460,7 @@ void take_answer(Ask &ask, const Answer &answers, ngx_msec_t sent) {
 }
 
 const AskKind kNotice
-    = {{join_script, call_script, script_answered,
+    = {{join_call, call_script, script_answered,
         [](Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }, return_waiters,
         [](Errand &errand) { send_notice(static_cast<Notice &>(errand)); }},
        take_answer};
