@@ -42,32 +42,6 @@ std::string_view digest_of(uint64_t key_hash, const ngx_str_t &text) {
     return view(known.text, sizeof(known.text));
 }
 
-/* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}:SHAPE", where KEY is the
- * text of the key, or its digest. */
-u_char *write_name(const AskPart &part, u_char *p) {
-    p = append(p, view(part.zone->prefix));
-    p = append(p, is_plain(*part.zone, part.key) ? view(part.key)
-                                                 : digest_of(part.claim.key_hash(), part.key));
-    return append(p, view(part.zone->shape));
-}
-
-/* Returns a zeroed ask of ask_bytes, with unset parts and with room for `bytes` after them;
- * nullptr: there is no memory. */
-Ask *alloc_ask(Redis &redis, const ErrandKind &kind, size_t ask_bytes, size_t nparts,
-               size_t bytes) {
-    void *place = ngx_alloc(ask_bytes + nparts * sizeof(AskPart) + bytes, ngx_cycle->log);
-    if (place == nullptr) { return nullptr; }
-
-    ngx_memzero(place, ask_bytes);
-    auto *ask = static_cast<Ask *>(place);
-    ask->kind = &kind;
-    ask->redis = &redis;
-    ask->parts = {reinterpret_cast<AskPart *>(static_cast<u_char *>(place) + ask_bytes), nparts};
-    ask->waiters.init();
-    ask->asked.init();
-    return ask;
-}
-
 void unlink(Waiter &waiter) {
     Client &client = waiter.ask->redis->client;
     WaiterList::remove(waiter);
@@ -126,13 +100,21 @@ size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
 
 Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
                         size_t bytes) {
+    bytes += ask_bytes + claims.size() * sizeof(AskPart);
     for (const Claim &claim : claims) {
         bytes += name_bytes(*remote_of(claim).zone, remote_of(claim).key);
     }
 
-    Ask *ask = alloc_ask(redis, kind, ask_bytes, claims.size(), bytes);
-    if (ask == nullptr) { return nullptr; }
+    auto *place = static_cast<u_char *>(ngx_alloc(bytes, ngx_cycle->log));
+    if (place == nullptr) { return nullptr; }
 
+    ngx_memzero(place, ask_bytes);
+    auto *ask = reinterpret_cast<Ask *>(place);
+    ask->kind = &kind;
+    ask->redis = &redis;
+    ask->parts = {reinterpret_cast<AskPart *>(place + ask_bytes), claims.size()};
+    ask->waiters.init();
+    ask->asked.init();
     for (size_t i = 0; i < claims.size(); i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
@@ -147,11 +129,16 @@ Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, s
     return ask;
 }
 
+/* A name is "PREFIXZONE:{KEY}:SHAPE", where KEY is the text of the key, or its digest. */
 void name_keys(Ask &ask) {
     const bool is_cluster = ask.redis->client.nodes.is_cluster();
     auto *p = reinterpret_cast<u_char *>(ask.parts.end());
     for (AskPart &part : ask.parts) {
-        u_char *end = write_name(part, p);
+        const RemoteZone &zone = *part.zone;
+        u_char *end = append(p, view(zone.prefix));
+        end = append(end, is_plain(zone, part.key) ? view(part.key)
+                                                   : digest_of(part.claim.key_hash(), part.key));
+        end = append(end, view(zone.shape));
         part.key = {static_cast<size_t>(end - p), p};
         part.slot = is_cluster ? key_slot(view(part.key)) : 0;
         p = end;
