@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "core/policy/calendar.hpp"
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/protocol/remote_state.hpp"
 

@@ -10,7 +10,6 @@
 
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"

@@ -2,8 +2,8 @@
 
 #include "redis/shares/unit_holder.hpp"
 
+#include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/monotonic_clock.hpp"
 
 namespace limit_sliding {
 

@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

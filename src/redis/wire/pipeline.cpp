@@ -4,7 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
