@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "redis/errands/sender.hpp"
 
 namespace limit_sliding {
