@@ -98,8 +98,7 @@ size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
     return zone.prefix.len + (is_plain(zone, text) ? text.len : kDigestBytes) + zone.shape.len;
 }
 
-Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                        size_t bytes) {
+Ask *create_unnamed_ask(Span<Claim> claims, const AskKind &kind, size_t ask_bytes, size_t bytes) {
     bytes += ask_bytes + claims.size() * sizeof(AskPart);
     for (const Claim &claim : claims) {
         bytes += name_bytes(*remote_of(claim).zone, remote_of(claim).key);
@@ -111,7 +110,7 @@ Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, s
     ngx_memzero(place, ask_bytes);
     auto *ask = reinterpret_cast<Ask *>(place);
     ask->kind = &kind;
-    ask->redis = &redis;
+    ask->redis = remote_of(claims[0]).zone->redis;
     ask->parts = {reinterpret_cast<AskPart *>(place + ask_bytes), claims.size()};
     ask->waiters.init();
     ask->asked.init();
@@ -156,7 +155,8 @@ Ask *if_worth(Ask &ask) {
     return nullptr;
 }
 
-Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
+Ask *get_ask(Span<Claim> claims, const AskKind &kind) {
+    Redis &redis = *remote_of(claims[0]).zone->redis;
     if (is_away(redis)) { return nullptr; }
 
     for (Claim &claim : claims) {
@@ -166,7 +166,7 @@ Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
     uint64_t hash = ask_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
-        ask = create_ask(redis, claims, kind);
+        ask = create_ask(claims, kind);
         if (ask == nullptr || ask->slot == kMixedSlots) { return ask; }
 
         share_ask(*ask, hash);

@@ -114,24 +114,23 @@ Ask *if_worth(Ask &ask);
 /* Returns the ask of this kind for claims of one Redis and their requested windows, shared with
  * other requests; or an ask of kMixedSlots, which the caller owns.  nullptr: Redis is away, the
  * node is not worth waiting for, or there is no memory. */
-Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind);
+Ask *get_ask(Span<Claim> claims, const AskKind &kind);
 
 /* Returns the length in bytes of the name of a key's state. */
 size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text);
 
-/* Makes an ask for the claims: a zeroed object of ask_bytes, an Ask with more state, room for the
- * names of its keys after its parts, and `bytes` after the names.  Returns nullptr if there is no
- * memory. */
-Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                        size_t bytes);
+/* Makes an ask for claims of one Redis: a zeroed object of ask_bytes, an Ask with more state, room
+ * for the names of its keys after its parts, and `bytes` after the names.  Returns nullptr if there
+ * is no memory. */
+Ask *create_unnamed_ask(Span<Claim> claims, const AskKind &kind, size_t ask_bytes, size_t bytes);
 
 /* Writes the names of the keys, and finds their slots. */
 void name_keys(Ask &ask);
 
 /* Makes an ask of type T with names. */
 template <class T = Ask>
-T *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t bytes = 0) {
-    Ask *ask = create_unnamed_ask(redis, claims, kind, sizeof(T), bytes);
+T *create_ask(Span<Claim> claims, const AskKind &kind, size_t bytes = 0) {
+    Ask *ask = create_unnamed_ask(claims, kind, sizeof(T), bytes);
     if (ask != nullptr) { name_keys(*ask); }
 
     return static_cast<T *>(ask);

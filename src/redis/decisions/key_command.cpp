@@ -119,7 +119,7 @@ bool send_key_command(Claim &claim, KeyCommand command, std::string_view value, 
     Redis &redis = *remote_of(claim).zone->redis;
     if (redis.client.nodes.is_away()) { return false; }
 
-    auto *ask = create_ask<KeyCommandAsk>(redis, {&claim, 1}, kKeyCommand, value.size());
+    auto *ask = create_ask<KeyCommandAsk>({&claim, 1}, kKeyCommand, value.size());
     if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     const ngx_str_t &key = ask->parts[0].key;

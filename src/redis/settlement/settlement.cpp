@@ -89,7 +89,7 @@ constexpr AskKind kSettlement
 Settlement *create_settlement(Redis &redis, Claim &claim) {
     Settling &settling = redis.client.settling;
     auto *settlement = settling.bytes < kSettlementBytesMax
-                           ? create_ask<Settlement>(redis, {&claim, 1}, kSettlement)
+                           ? create_ask<Settlement>({&claim, 1}, kSettlement)
                            : nullptr;
     if (settlement == nullptr || if_worth(*settlement) == nullptr) { return nullptr; }
 
