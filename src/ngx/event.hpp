@@ -1,12 +1,26 @@
 /* Copyright (C) the limit_sliding authors */
 
+/* Events, timers, and a clock. */
+
 #pragma once
+
+#include <time.h>
 
 #include <functional>
 
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
+
+/* Returns the time of a monotonic clock in ns.  NGINX's clock has ms, and stands still while an
+ * event is handled. */
+inline uint64_t clock_ns() {
+    timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + ts.tv_nsec;
+}
+
+inline uint64_t clock_us() { return clock_ns() / 1000; }
 
 /* Prepares a timer or posted event that calls a function or member function with the object. */
 template <auto function, class T>

@@ -11,7 +11,6 @@
 #include "fleet_redis.hpp"
 #include "pure.hpp"
 #include "random.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/leases.hpp"
 #include "redis/shared/refusals.hpp"
 

@@ -85,10 +85,10 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     calls_of(*this).init();
 }
 
-ngx_int_t Node::open() {
+bool Node::open() {
     failures = is_open ? 0 : failures + 1;
     retry_at = ngx_current_msec + 100;
-    return is_open ? NGX_OK : NGX_DECLINED;
+    return ready_ = is_open;
 }
 
 void Node::fail(ngx_err_t, const char *) {}

@@ -16,7 +16,7 @@
 namespace limit_sliding {
 
 /* In place of the one that sends it: no call is too large. */
-bool put_call(Node &, ErrandCall &, Span<const Arg>) { return true; }
+bool Pipeline::command(Call &, Span<const Arg>) { return true; }
 
 } // namespace limit_sliding
 
@@ -150,11 +150,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     /* a whole one of the call's, whose last number was not read */
     if (reply->n != 0 && input.empty() && (reply->numbers[0] & 1) != 0) { reply->n--; }
 
-    ScriptReply read(*reply);
+    ScriptReply script_reply{*reply};
     for (const Ask &ask : asks_of(asked->call)) {
         Answer answer = {};
         const bool is_last = &ask == &asks_of(asked->call).back();
-        if (!read.read(ask, is_last, &answer)) { return 0; }
+        if (!script_reply.read(ask, is_last, &answer)) { return 0; }
 
         CHECK(answer.granted >= 0 && answer.granted <= static_cast<int64_t>(ask.asked_units));
         /* the client ends an ask with a foreign state as one without an answer */

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis/shared/breaker.hpp"

@@ -6,7 +6,7 @@
 #include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
 #include "http/values/parameter.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

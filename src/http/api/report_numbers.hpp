@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "http/json/json.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 
 namespace limit_sliding {
 

@@ -12,7 +12,7 @@
 #include "http/api/timelines.hpp"
 #include "http/json/api_response.hpp"
 #include "http/response/variables.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/strings.hpp"
 #include "redis/errands/server_memory.hpp"
 #include "redis/shared/leases.hpp"

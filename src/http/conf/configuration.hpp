@@ -7,7 +7,7 @@
 #include "http/conf/limit_set.hpp"
 #include "http/conf/zone_conf.hpp"
 #include "http/module.h"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

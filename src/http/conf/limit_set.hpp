@@ -6,8 +6,8 @@
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/zone_conf.hpp"
-#include "ngx/array.hpp"
 #include "ngx/conf.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

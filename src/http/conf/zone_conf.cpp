@@ -6,7 +6,7 @@
 
 #include "core/table/zone.hpp"
 #include "http/module.h"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/seats.hpp"
 #include "ngx/strings.hpp"

@@ -7,7 +7,7 @@
 #include "core/facts/offenders.hpp"
 #include "core/holds/hold.hpp"
 #include "core/policy/statistics.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

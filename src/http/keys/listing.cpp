@@ -5,7 +5,7 @@
 #include "http/json/api_response.hpp"
 #include "http/json/arguments.hpp"
 #include "http/overrides/file_list.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

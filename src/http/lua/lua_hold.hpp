@@ -11,7 +11,7 @@
 
 #include "core/holds/hold.hpp"
 #include "http/lua/lua_claim.hpp"
-#include "ngx/queue.hpp"
+#include "ngx/containers.hpp"
 
 /* The C name is that of the border. */
 struct limit_sliding_hold {

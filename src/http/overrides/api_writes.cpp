@@ -8,9 +8,9 @@
 #include "http/overrides/file_compaction.hpp"
 #include "http/overrides/file_load.hpp"
 #include "http/overrides/limits_file.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/queue.hpp"
 #include "ngx/strings.hpp"
 
 #if (NGX_THREADS)

@@ -8,7 +8,7 @@
 
 #include "core/policy/override_line.hpp"
 #include "http/conf/zone_conf.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

@@ -9,11 +9,6 @@
 
 namespace limit_sliding {
 
-/* Returns true if the claim is of a zone with inflight= in Redis. */
-inline bool is_held(const Claim &claim) {
-    return claim.remote != nullptr && claim.policy->is_in_flight();
-}
-
 /* Completes a claim, which has its RemoteClaim.  The caller must call release_units(). */
 void complete_held(Claim &claim);
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "http/response/context.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/errands/remote_claim.hpp"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "http/response/context.hpp"
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

@@ -9,16 +9,6 @@
 
 namespace limit_sliding {
 
-/* Returns true if the claim is of a zone with "sync=". */
-inline bool is_synced(const Claim &claim) {
-    return claim.remote != nullptr && remote_of(claim).zone->outbox != nullptr;
-}
-
-/* Returns true if Redis decides the claim by its script of rates. */
-inline bool is_asked(const Claim &claim) {
-    return claim.remote != nullptr && !is_synced(claim) && !claim.policy->is_in_flight();
-}
-
 /* Completes a claim with "sync=", which has its RemoteClaim. */
 void complete_synced(Claim &claim);
 

@@ -6,7 +6,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/errands/remote_claim.hpp"

@@ -9,7 +9,7 @@
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
 #include "http/response/context.hpp"
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 

@@ -6,8 +6,8 @@
 
 #include <string_view>
 
-#include "ngx/array.hpp"
 #include "ngx/conf.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/ngx.hpp"
 #include "ngx/strings.hpp"
 

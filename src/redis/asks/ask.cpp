@@ -6,7 +6,6 @@
 
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/key_slot.hpp"
 
 namespace limit_sliding {
@@ -41,32 +40,6 @@ std::string_view digest_of(uint64_t key_hash, const ngx_str_t &text) {
         known.key_hash = key_hash;
     }
     return view(known.text, sizeof(known.text));
-}
-
-/* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}:SHAPE", where KEY is the
- * text of the key, or its digest. */
-u_char *write_name(const AskPart &part, u_char *p) {
-    p = append(p, view(part.zone->prefix));
-    p = append(p, is_plain(*part.zone, part.key) ? view(part.key)
-                                                 : digest_of(part.claim.key_hash(), part.key));
-    return append(p, view(part.zone->shape));
-}
-
-/* Returns a zeroed ask of ask_bytes, with unset parts and with room for `bytes` after them;
- * nullptr: there is no memory. */
-Ask *alloc_ask(Redis &redis, const ErrandKind &kind, size_t ask_bytes, size_t nparts,
-               size_t bytes) {
-    void *place = ngx_alloc(ask_bytes + nparts * sizeof(AskPart) + bytes, ngx_cycle->log);
-    if (place == nullptr) { return nullptr; }
-
-    ngx_memzero(place, ask_bytes);
-    auto *ask = static_cast<Ask *>(place);
-    ask->kind = &kind;
-    ask->redis = &redis;
-    ask->parts = {reinterpret_cast<AskPart *>(static_cast<u_char *>(place) + ask_bytes), nparts};
-    ask->waiters.init();
-    ask->asked.init();
-    return ask;
 }
 
 void unlink(Waiter &waiter) {
@@ -125,15 +98,22 @@ size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
     return zone.prefix.len + (is_plain(zone, text) ? text.len : kDigestBytes) + zone.shape.len;
 }
 
-Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                        size_t bytes) {
+Ask *create_unnamed_ask(Span<Claim> claims, const AskKind &kind, size_t ask_bytes, size_t bytes) {
+    bytes += ask_bytes + claims.size() * sizeof(AskPart);
     for (const Claim &claim : claims) {
         bytes += name_bytes(*remote_of(claim).zone, remote_of(claim).key);
     }
 
-    Ask *ask = alloc_ask(redis, kind, ask_bytes, claims.size(), bytes);
-    if (ask == nullptr) { return nullptr; }
+    auto *place = static_cast<u_char *>(ngx_alloc(bytes, ngx_cycle->log));
+    if (place == nullptr) { return nullptr; }
 
+    ngx_memzero(place, ask_bytes);
+    auto *ask = reinterpret_cast<Ask *>(place);
+    ask->kind = &kind;
+    ask->redis = remote_of(claims[0]).zone->redis;
+    ask->parts = {reinterpret_cast<AskPart *>(place + ask_bytes), claims.size()};
+    ask->waiters.init();
+    ask->asked.init();
     for (size_t i = 0; i < claims.size(); i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
@@ -148,11 +128,16 @@ Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, s
     return ask;
 }
 
+/* A name is "PREFIXZONE:{KEY}:SHAPE", where KEY is the text of the key, or its digest. */
 void name_keys(Ask &ask) {
     const bool is_cluster = ask.redis->client.nodes.is_cluster();
     auto *p = reinterpret_cast<u_char *>(ask.parts.end());
     for (AskPart &part : ask.parts) {
-        u_char *end = write_name(part, p);
+        const RemoteZone &zone = *part.zone;
+        u_char *end = append(p, view(zone.prefix));
+        end = append(end, is_plain(zone, part.key) ? view(part.key)
+                                                   : digest_of(part.claim.key_hash(), part.key));
+        end = append(end, view(zone.shape));
         part.key = {static_cast<size_t>(end - p), p};
         part.slot = is_cluster ? key_slot(view(part.key)) : 0;
         p = end;
@@ -170,7 +155,8 @@ Ask *if_worth(Ask &ask) {
     return nullptr;
 }
 
-Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
+Ask *get_ask(Span<Claim> claims, const AskKind &kind) {
+    Redis &redis = *remote_of(claims[0]).zone->redis;
     if (is_away(redis)) { return nullptr; }
 
     for (Claim &claim : claims) {
@@ -180,7 +166,7 @@ Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
     uint64_t hash = ask_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
-        ask = create_ask(redis, claims, kind);
+        ask = create_ask(claims, kind);
         if (ask == nullptr || ask->slot == kMixedSlots) { return ask; }
 
         share_ask(*ask, hash);
@@ -244,7 +230,17 @@ void keep_worker(Ask &ask) {
     if (!settling.timer.timer_set) { ngx_add_timer(&settling.timer, ms); }
 }
 
-void take_waiters(Ask &ask) {
+/* In a cluster, where asks hardly ever share a slot, a call has one ask, so that a redirection is
+ * about one slot. */
+bool join_call(ErrandCall &call, Errand &errand) {
+    auto &ask = static_cast<Ask &>(errand);
+    const bool is_alone
+        = kind_of(ask).take_answer == nullptr || ask.redis->client.nodes.is_cluster();
+    const size_t most = is_alone ? 1 : kErrandsPerCall;
+    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall) { return false; }
+
+    call.nclaims += ask.parts.size();
+
     ngx_uint_t turn = 0;
     while (!ask.waiters.empty()) {
         Waiter &waiter = ask.waiters.pop_front();
@@ -255,6 +251,7 @@ void take_waiters(Ask &ask) {
 
     ask.asked_units = ask.units;
     ask.units = 0;
+    return true;
 }
 
 void return_waiters(Errand &errand) {

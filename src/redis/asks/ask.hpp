@@ -4,10 +4,13 @@
 
 #pragma once
 
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "redis/errands/sender.hpp"
 
 namespace limit_sliding {
+
+/* The most claims of a call. */
+constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
 /* Stands for the slot of keys that have several. */
 constexpr auto kMixedSlots = -1;
@@ -111,24 +114,23 @@ Ask *if_worth(Ask &ask);
 /* Returns the ask of this kind for claims of one Redis and their requested windows, shared with
  * other requests; or an ask of kMixedSlots, which the caller owns.  nullptr: Redis is away, the
  * node is not worth waiting for, or there is no memory. */
-Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind);
+Ask *get_ask(Span<Claim> claims, const AskKind &kind);
 
 /* Returns the length in bytes of the name of a key's state. */
 size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text);
 
-/* Makes an ask for the claims: a zeroed object of ask_bytes, an Ask with more state, room for the
- * names of its keys after its parts, and `bytes` after the names.  Returns nullptr if there is no
- * memory. */
-Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                        size_t bytes);
+/* Makes an ask for claims of one Redis: a zeroed object of ask_bytes, an Ask with more state, room
+ * for the names of its keys after its parts, and `bytes` after the names.  Returns nullptr if there
+ * is no memory. */
+Ask *create_unnamed_ask(Span<Claim> claims, const AskKind &kind, size_t ask_bytes, size_t bytes);
 
 /* Writes the names of the keys, and finds their slots. */
 void name_keys(Ask &ask);
 
 /* Makes an ask of type T with names. */
 template <class T = Ask>
-T *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t bytes = 0) {
-    Ask *ask = create_unnamed_ask(redis, claims, kind, sizeof(T), bytes);
+T *create_ask(Span<Claim> claims, const AskKind &kind, size_t bytes = 0) {
+    Ask *ask = create_unnamed_ask(claims, kind, sizeof(T), bytes);
     if (ask != nullptr) { name_keys(*ask); }
 
     return static_cast<T *>(ask);
@@ -149,11 +151,11 @@ void join_ask(Ask &ask, Waiter *waiter);
 /* Makes an exiting worker wait for the end of the ask, for connect_timeout + timeout from now. */
 void keep_worker(Ask &ask);
 
-/* Moves the waiters and units of an ask to the call that is being made.  Units without a waiter
- * come last. */
-void take_waiters(Ask &ask);
+/* ErrandKind::join: adds an ask with its waiters and units to a call: of the script, or of its own
+ * if its kind has no take_answer().  Units without a waiter come last. */
+bool join_call(ErrandCall &call, Errand &errand);
 
-/* ErrandKind::returned: reverts take_waiters().  Later waiters stay behind the others. */
+/* ErrandKind::returned: reverts join_call().  Later waiters stay behind the others. */
 void return_waiters(Errand &errand);
 
 /* ErrandKind::failed: fails the waiters, and ends the ask. */

@@ -7,16 +7,13 @@
 #include <algorithm>
 
 #include "core/policy/calendar.hpp"
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {
 
 namespace {
-
-constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
 /* EVALSHA, a script, the number of keys; the keys and the head of each claim. */
 constexpr auto kArgs = 3 + 5 * kClaimsPerCall;
@@ -195,6 +192,72 @@ void log_bad_key(const RemoteZone &zone, const char *wrong) {
 /* RemoteState::values of a key without a limit, or with a foreign state. */
 constexpr int64_t kNoValues[kCounterValues] = {};
 
+/* Reads the terms of the next key: its override and its debt. */
+bool read_terms(ScriptReply &from, const AskPart &part, PartAnswer *answer) {
+    const Reply &reply = from.reply;
+    if (!answer->read(reply.numbers, reply.n, &from.next)) { return false; }
+
+    const uint64_t limit
+        = answer->terms == Terms::kBlocked ? 0 : limit_under(answer->own, part.claim.limit);
+    if (limit > part.claim.policy->limit_max(true)) { return false; }
+
+    answer->state = {static_cast<uint64_t>(reply.numbers[0]), limit, kNoValues};
+    answer->policy
+        = with_window(*part.zone->policy, answer->own.is_set() ? answer->own.window : part.window);
+    if (answer->owed != 0) {
+        if (answer->terms != Terms::kLimited
+            || !is_remote_debt(answer->policy, answer->owed, answer->owed_from)) {
+            return false;
+        }
+
+        answer->state.debt
+            = {static_cast<uint64_t>(answer->owed), static_cast<uint64_t>(answer->owed_from),
+               limit_under(answer->own, part.pace)};
+    }
+    return true;
+}
+
+/* Reads the history of the next key, which leaves room for what was granted. */
+bool read_history(ScriptReply &from, const AskPart &part, int64_t granted, PartAnswer *answer) {
+    const Reply &reply = from.reply;
+    answer->lost = 0;
+    if (is_settled(part.claim)) {
+        const int64_t lost = from.take();
+        answer->lost = static_cast<uint64_t>(lost);
+        return lost >= 0 && answer->lost <= part.claim.cost;
+    }
+
+    if (answer->is_foreign) { return granted == 0; }
+
+    if (answer->terms != Terms::kLimited) {
+        return answer->terms == Terms::kUnlimited || granted == 0;
+    }
+
+    RemoteState &state = answer->state;
+    if (answer->policy.algorithm == Algorithm::kCounter) {
+        if (from.next == reply.n || reply.is_number(from.next)
+            || !read_counter(answer->policy, state.limit, state.now_ms, reply.string(from.next++),
+                             answer->counter)) {
+            return false;
+        }
+
+        state.values = answer->counter;
+    } else {
+        state.values = reply.numbers + from.next;
+        for (unsigned n = remote_values(answer->policy, 0); n > 0; n--) {
+            if (from.take() == INT64_MIN) { return false; }
+        }
+    }
+    if (!are_remote_values(answer->policy, state.limit, state.now_ms, state.values)) {
+        return false;
+    }
+
+    /* a request whose units had no room would be delayed for as long as a debt may last */
+    const Claim &claim = part.claim;
+    const Wide requests = claim.purpose == Purpose::kLook ? 1 : static_cast<uint64_t>(granted);
+    return granted == 0 || state.has_room(answer->policy, requests * claim.cost);
+}
+
 /* Remembers the limits of keys, which hold while Redis is away, and makes the parts claims of the
  * windows in force. */
 void set_known(Ask &ask, const Answer &answer) {
@@ -251,18 +314,6 @@ void learn_override(const RemoteZone &zone, const Claim &claim, const Override &
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
 
-/* In a cluster, where asks hardly ever share a slot, a call has one ask, so that a redirection is
- * about one slot. */
-bool join_script(ErrandCall &call, Errand &errand) {
-    auto &ask = static_cast<Ask &>(errand);
-    const size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kErrandsPerCall;
-    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall) { return false; }
-
-    call.nclaims += ask.parts.size();
-    take_waiters(ask);
-    return true;
-}
-
 bool call_script(Node &node, ErrandCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
@@ -272,18 +323,13 @@ bool call_script(Node &node, ErrandCall &call) {
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
     command.add_heads(asks_of(call), deadline_ms(node, call));
-    return put_call(node, call, command.args());
+    return node.command(call, command.args());
 }
 
 void note_error(Node &node, Reply &reply) {
     node.log->write(0, "%s", reply_text(&reply));
     /* the end of a broken connection is counted */
     if (!node.is_broken()) { node_failed(node); }
-}
-
-void note_answered(Node &node, const ErrandCall &call, uint64_t now_us) {
-    node_answered(node);
-    node.redis->client.calls->latencies.add(now_us - call.sent_us);
 }
 
 void script_answered(Node &node, ErrandCall &call, Reply &reply) {
@@ -294,7 +340,7 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
 
     /* a time that is compared with this one later may be so old */
     const ngx_msec_t sent = call.sent - std::min(call.sent, node.settings->clock_age_ms);
-    ScriptReply script_reply(reply);
+    ScriptReply script_reply{reply};
     static Answer answer; /* read() sets all fields, and to clear them takes 160 instructions */
     while (!call.errands.empty()) {
         const bool is_last = &call.errands.front() == &call.errands.back();
@@ -314,17 +360,18 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
 
     const uint64_t now_us = clock_us();
     note_clock(node, call, reply.numbers[0], now_us);
-    note_answered(node, call, now_us);
+    node.redis->client.calls->latencies.add(now_us - call.sent_us);
+    node_answered(node);
 }
 
 int64_t ScriptReply::take() {
-    const bool is_number = next_ < reply_.n && reply_.is_number(next_);
-    return is_number ? reply_.numbers[next_++] : INT64_MIN;
+    const bool is_number = next < reply.n && reply.is_number(next);
+    return is_number ? reply.numbers[next++] : INT64_MIN;
 }
 
 bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
-    if (reply_.type != REDIS_REPLY_ARRAY || reply_.n == 0 || reply_.numbers[0] < 0
-        || reply_.numbers[0] > kRemoteTimeMax) {
+    if (reply.type != REDIS_REPLY_ARRAY || reply.n == 0 || reply.numbers[0] < 0
+        || reply.numbers[0] > kRemoteTimeMax) {
         return false;
     }
 
@@ -333,88 +380,27 @@ bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
         return false;
     }
 
-    PartAnswer *next = answer->parts;
+    PartAnswer *part_answer = answer->parts;
     for (const AskPart &part : ask.parts) {
-        if (!read_override(part, next) || !read_values(part, answer->granted, next)) {
+        if (!read_terms(*this, part, part_answer)
+            || !read_history(*this, part, answer->granted, part_answer)) {
             return false;
         }
 
         if (part.beside == Beside::kTotals) {
-            next->others = take();
-            next->total = take();
-            if (!is_total(next->others) || !is_total(next->total)) { return false; }
+            part_answer->others = take();
+            part_answer->total = take();
+            if (!is_total(part_answer->others) || !is_total(part_answer->total)) { return false; }
         }
 
-        next->forgotten = part.beside != Beside::kNothing ? take() : 0;
-        if (next->forgotten < 0) { return false; }
+        part_answer->forgotten = part.beside != Beside::kNothing ? take() : 0;
+        if (part_answer->forgotten < 0) { return false; }
 
-        next->rejected
+        part_answer->rejected
             = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
-        next++;
+        part_answer++;
     }
-    return !is_last || next_ == reply_.n;
-}
-
-bool ScriptReply::read_override(const AskPart &part, PartAnswer *answer) {
-    if (!take(answer)) { return false; }
-
-    const uint64_t limit
-        = answer->terms == Terms::kBlocked ? 0 : limit_under(answer->own, part.claim.limit);
-    if (limit > part.claim.policy->limit_max(true)) { return false; }
-
-    answer->state = {static_cast<uint64_t>(reply_.numbers[0]), limit, kNoValues};
-    answer->policy
-        = with_window(*part.zone->policy, answer->own.is_set() ? answer->own.window : part.window);
-    if (answer->owed != 0) {
-        if (answer->terms != Terms::kLimited
-            || !is_remote_debt(answer->policy, answer->owed, answer->owed_from)) {
-            return false;
-        }
-
-        answer->state.debt
-            = {static_cast<uint64_t>(answer->owed), static_cast<uint64_t>(answer->owed_from),
-               limit_under(answer->own, part.pace)};
-    }
-    return true;
-}
-
-bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *answer) {
-    answer->lost = 0;
-    if (is_settled(part.claim)) {
-        const int64_t lost = take();
-        answer->lost = static_cast<uint64_t>(lost);
-        return lost >= 0 && answer->lost <= part.claim.cost;
-    }
-
-    if (answer->is_foreign) { return granted == 0; }
-
-    if (answer->terms != Terms::kLimited) {
-        return answer->terms == Terms::kUnlimited || granted == 0;
-    }
-
-    RemoteState &state = answer->state;
-    if (answer->policy.algorithm == Algorithm::kCounter) {
-        if (next_ == reply_.n || reply_.is_number(next_)
-            || !read_counter(answer->policy, state.limit, state.now_ms, reply_.string(next_++),
-                             answer->counter)) {
-            return false;
-        }
-
-        state.values = answer->counter;
-    } else {
-        state.values = reply_.numbers + next_;
-        for (unsigned n = remote_values(answer->policy, 0); n > 0; n--) {
-            if (take() == INT64_MIN) { return false; }
-        }
-    }
-    if (!are_remote_values(answer->policy, state.limit, state.now_ms, state.values)) {
-        return false;
-    }
-
-    /* a request whose units had no room would be delayed for as long as a debt may last */
-    const Claim &claim = part.claim;
-    const Wide requests = claim.purpose == Purpose::kLook ? 1 : static_cast<uint64_t>(granted);
-    return granted == 0 || state.has_room(answer->policy, requests * claim.cost);
+    return !is_last || next == reply.n;
 }
 
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before) {

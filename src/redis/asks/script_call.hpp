@@ -8,9 +8,6 @@
 
 namespace limit_sliding {
 
-/* ErrandKind::join: adds an ask with its waiters to a call of the script. */
-bool join_script(ErrandCall &call, Errand &errand);
-
 /* ErrandKind::put: puts the call of the script into the node's buffer. */
 bool call_script(Node &node, ErrandCall &call);
 
@@ -42,35 +39,22 @@ struct Answer {
     PartAnswer parts[kClaimsMax];
 };
 
-/* Reads a reply, an array that begins with a number, for the call's asks in their order.  The reply
- * must live as long as the answers, which must not be moved. */
-class ScriptReply {
-public:
-    explicit ScriptReply(const Reply &reply) : reply_(reply) {}
+/* A reply, an array that begins with a number, which is read from its second element on. */
+struct ScriptReply {
+    const Reply &reply;
+    size_t next = 1;
 
     /* Takes the next number; INT64_MIN: there is none. */
     int64_t take();
 
-    /* Takes the terms of the next key.  Returns false if no script replies so. */
-    bool take(KeyTerms *terms) { return terms->read(reply_.numbers, reply_.n, &next_); }
-
-    /* Returns false if this is no answer to the ask, the last one of the call or not.  The core
-     * divides by the limit, and so must not see other numbers. */
+    /* Reads the answer to an ask of the call, the last one or not.  Returns false if this is no
+     * answer to it: the core divides by the limit, and so must not see other numbers.  The reply
+     * must live as long as the answer, which must not be moved. */
     bool read(const Ask &ask, bool is_last, Answer *answer);
-
-private:
-    bool read_override(const AskPart &part, PartAnswer *answer);
-    bool read_values(const AskPart &part, int64_t granted, PartAnswer *answer);
-
-    const Reply &reply_;
-    size_t next_ = 1;
 };
 
 /* Logs and counts a reply of the type error, which answers no errand. */
 void note_error(Node &node, Reply &reply);
-
-/* Notes that all errands of a call were answered, at `now_us` of clock_us(). */
-void note_answered(Node &node, const ErrandCall &call, uint64_t now_us);
 
 /* Remembers the override of a claim's key, or that it is malformed. */
 void learn_override(const RemoteZone &zone, const Claim &claim, const Override &own,

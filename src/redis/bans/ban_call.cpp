@@ -66,7 +66,7 @@ bool put(Node &node, ErrandCall &call) {
         args[n++] = append_digits(&last, ban.is_lifted ? kScriptLifted : ban.doublings);
     }
 
-    return put_call(node, call, {args, n});
+    return node.command(call, {args, n});
 }
 
 void set_timer(BanErrand &ban_errand, bool has_asked) {

@@ -39,7 +39,7 @@ void send_probe(Redis &redis) {
     claim.cost = 1;
     claim.remote = &remote;
 
-    Ask *ask = create_ask(redis, {&claim, 1}, kDecision);
+    Ask *ask = create_ask({&claim, 1}, kDecision);
     if (ask == nullptr) { return; }
 
     /* the node may be connected to at once, because probes come at the breaker's pace */
@@ -127,7 +127,7 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     const Claim &last = claims.end()[-1];
     if (remote_of(last).zone->redis != &redis) { return ask_in_pieces(claims, nullptr, waiter); }
 
-    Ask *ask = get_ask(redis, claims, kDecision);
+    Ask *ask = get_ask(claims, kDecision);
     if (ask == nullptr) { return false; }
 
     if (ask->slot == kMixedSlots) { return ask_in_pieces(claims, ask, waiter); }
@@ -144,7 +144,7 @@ bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
     waiter->claims = {claim, 1};
     ask_window(*claim);
 
-    Ask *ask = is_away(redis) ? nullptr : create_ask(redis, {claim, 1}, kDecision);
+    Ask *ask = is_away(redis) ? nullptr : create_ask({claim, 1}, kDecision);
     if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     join_ask(*ask, waiter);

@@ -21,7 +21,7 @@ bool can_lease(const RemoteZone &zone, const Claim &claim) {
 /* Adds an ask to a call, with the units to be leased in its `asked_units`.  If this node has leased
  * units of a key left, Redis also replies whether the key was deleted. */
 bool join(ErrandCall &call, Errand &errand) {
-    if (!join_script(call, errand)) { return false; }
+    if (!join_call(call, errand)) { return false; }
 
     auto &ask = static_cast<Ask &>(errand);
     uint64_t extra = kNarrowMax;

@@ -69,14 +69,6 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     return argc;
 }
 
-/* Adds the only ask of a call. */
-bool join(ErrandCall &call, Errand &errand) {
-    if (call.nerrands != 0) { return false; }
-
-    take_waiters(static_cast<Ask &>(errand));
-    return true;
-}
-
 bool put(Node &node, ErrandCall &call) {
     const auto &ask = static_cast<const KeyCommandAsk &>(call.errands.front());
     u_char ms[NGX_INT64_LEN], own[3 * (sizeof(Shape) + kTotalsSuffix.size())];
@@ -98,7 +90,7 @@ bool put(Node &node, ErrandCall &call) {
         argc = add_forget(node, ask, ms, own, args);
     }
 
-    return put_call(node, call, {args, argc});
+    return node.command(call, {args, argc});
 }
 
 /* Tells the waiters of a reply, also of an error. */
@@ -118,7 +110,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
     ask_done(ask);
 }
 
-constexpr AskKind kKeyCommand = {{join, put, answered, fail_waiters, return_waiters}, nullptr};
+constexpr AskKind kKeyCommand = {{join_call, put, answered, fail_waiters, return_waiters}, nullptr};
 
 } // namespace
 
@@ -127,7 +119,7 @@ bool send_key_command(Claim &claim, KeyCommand command, std::string_view value, 
     Redis &redis = *remote_of(claim).zone->redis;
     if (redis.client.nodes.is_away()) { return false; }
 
-    auto *ask = create_ask<KeyCommandAsk>(redis, {&claim, 1}, kKeyCommand, value.size());
+    auto *ask = create_ask<KeyCommandAsk>({&claim, 1}, kKeyCommand, value.size());
     if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     const ngx_str_t &key = ask->parts[0].key;

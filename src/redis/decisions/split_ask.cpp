@@ -149,7 +149,7 @@ void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
             add_claim(split, claims[parts[i].index], before + parts[i].index);
         }
 
-        piece.ask = get_ask(*mixed.redis, piece.waiter.claims, kDecision);
+        piece.ask = get_ask(piece.waiter.claims, kDecision);
     }
 
     ngx_free(&mixed);
@@ -160,7 +160,7 @@ void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
  * admitted without an ask. */
 void add_claims(Split &split, Span<Claim> claims, size_t before) {
     bool is_leased = spend_leases(claims);
-    Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims, kDecision);
+    Ask *ask = is_leased ? nullptr : get_ask(claims, kDecision);
     if (ask && ask->slot == kMixedSlots) {
         divide(split, *ask, claims, before);
         return;

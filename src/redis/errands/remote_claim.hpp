@@ -11,8 +11,7 @@
 #include "core/facts/override_cache.hpp"
 #include "core/limiter/zone_memory.hpp"
 #include "core/policy/terms.hpp"
-#include "ngx/array.hpp"
-#include "ngx/queue.hpp"
+#include "ngx/containers.hpp"
 #include "redis/protocol/remote_state.hpp"
 #include "redis/shared/leases.hpp"
 #include "redis/shared/refusals.hpp"
@@ -90,6 +89,21 @@ struct RemoteClaim : TermsRoom {
 /* Returns the remote part of a claim, which Redis decides. */
 inline RemoteClaim &remote_of(const Claim &claim) {
     return *static_cast<RemoteClaim *>(claim.remote);
+}
+
+/* Returns true if the claim is of a zone with inflight= in Redis. */
+inline bool is_held(const Claim &claim) {
+    return claim.remote != nullptr && claim.policy->is_in_flight();
+}
+
+/* Returns true if the claim is of a zone with "sync=". */
+inline bool is_synced(const Claim &claim) {
+    return claim.remote != nullptr && remote_of(claim).zone->outbox != nullptr;
+}
+
+/* Returns true if Redis decides the claim by its script of rates. */
+inline bool is_asked(const Claim &claim) {
+    return claim.remote != nullptr && !is_synced(claim) && !is_held(claim);
 }
 
 /* Makes the claim one of the requested window. */

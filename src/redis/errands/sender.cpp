@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -78,6 +77,12 @@ void end_call(Node &node, ErrandCall &call) {
     if (node.ndue != 0) { node.post_flush(); }
 }
 
+/* Puts the command of a call into the node's buffer, after ASKING if the errand needs that.  Returns
+ * false if there is no memory. */
+bool put(Node &node, ErrandCall &call) {
+    return (!call.errands.front().asking || put_asking(node)) && call.kind->put(node, call);
+}
+
 /* Sends a call again if the error shows that it was not run.  Returns true if so. */
 bool resend(Node &node, ErrandCall &call, const Reply &reply) {
     Errand &errand = call.errands.front();
@@ -95,7 +100,7 @@ bool resend(Node &node, ErrandCall &call, const Reply &reply) {
 
     if (is_again) {
         call.sent_us = 0;
-        const bool is_put = call.kind->put(node, call);
+        const bool is_put = put(node, call);
         if (is_put) { node.post_flush(); }
         return is_put;
     }
@@ -206,7 +211,7 @@ bool send_call(Node &node) {
         if (errand.hops == 0) { errand.since = ngx_current_msec; }
     }
 
-    const bool is_put = kind.put(node, *call);
+    const bool is_put = put(node, *call);
     if (!is_put) { call_ended(node, *call, nullptr); }
     return is_put;
 }
@@ -221,7 +226,8 @@ bool is_call_due(const Node &node) {
            || (node.ndue != 0 && (node.redis->client.nodes.is_cluster() || node.nask_calls < most));
 }
 
-void flush_due(Node &node) {
+void flush_due(ngx_event_t *event) {
+    Node &node = *static_cast<Node *>(event->data);
     Client &client = node.redis->client;
     Nodes &nodes = client.nodes;
     /* this turn of the event loop may have taken long, but waits have all of their time from now */
@@ -248,11 +254,8 @@ void flush_due(Node &node) {
 
     if (node.ndue == 0 && node.unsent() == 0) { return; }
 
-    const ngx_int_t rc = node.open();
-    if (rc == NGX_AGAIN) { return; }
-
-    if (rc != NGX_OK) {
-        fail_due(node);
+    if (!node.is_ready()) {
+        if (!node.open()) { fail_due(node); }
         return;
     }
 
@@ -383,10 +386,6 @@ bool put_asking(Node &node) {
 
     ngx_free(asking);
     return false;
-}
-
-bool put_call(Node &node, ErrandCall &call, Span<const Arg> args) {
-    return (!call.errands.front().asking || put_asking(node)) && node.command(call, args);
 }
 
 void init_sender(Client &client) {

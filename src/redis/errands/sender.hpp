@@ -29,7 +29,7 @@ struct ErrandCall : Call {
     const ErrandKind *kind; /* kind of the first errand */
     ErrandList errands;
     size_t nerrands;
-    size_t nclaims; /* claims of asks, see join_script() */
+    size_t nclaims; /* claims of asks, see join_call() */
     bool whole;     /* the script is sent by its text, not by its digest */
     bool was_late;  /* the server's clock was beyond the deadline of the call */
 };
@@ -63,10 +63,6 @@ Errand &take_errand(ErrandCall &call);
 /* Puts ASKING into the node's buffer, so that the node runs the next command even if it has not
  * got the slot yet.  Returns false if there is no memory. */
 bool put_asking(Node &node);
-
-/* Puts a command into the node's buffer, after ASKING if the call needs that.  Returns false if
- * there is no memory; the caller still owns the call then. */
-bool put_call(Node &node, ErrandCall &call, Span<const Arg> args);
 
 /* Prepares the lists of errands that wait. */
 void init_sender(Client &client);

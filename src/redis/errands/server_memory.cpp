@@ -50,7 +50,7 @@ void add_memory(TextSink &sink, std::string_view info) {
 bool put(Node &node, ErrandCall &call) {
     constexpr Arg kArgs[] = {"INFO"};
     call.texts = &static_cast<MemoryErrand &>(call.errands.front());
-    return put_call(node, call, kArgs);
+    return node.command(call, kArgs);
 }
 
 /* Continues with the next master, or ends the errand.  A master that forbids INFO now will forbid

@@ -13,11 +13,6 @@
 
 namespace limit_sliding {
 
-/* Returns the parts of a counter's window, for most keys with this limit. */
-inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
-    return policy.precision == 0 ? counter_parts(limit) : policy.precision;
-}
-
 /*
  * algorithm=counter with n parts of w/n ms, from the values of a reply: n, the number of the
  * newest part, the end of the state, and the requests in each of the n + 1 parts that the window

@@ -7,7 +7,6 @@
 
 #include "core/policy/calendar.hpp"
 #include "core/policy/describe_usage.hpp"
-#include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"
 #include "redis/protocol/scripts.hpp"
 

@@ -10,6 +10,7 @@
 #include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
 #include "core/policy/terms.hpp"
+#include "core/rules/counter_kinds.hpp"
 
 namespace limit_sliding {
 
@@ -106,6 +107,11 @@ inline unsigned remote_values(const Policy &policy, int64_t first) {
     default:
         return 2;
     }
+}
+
+/* Returns the parts of a counter's window, for most keys with this limit. */
+inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
+    return policy.precision == 0 ? counter_parts(limit) : policy.precision;
 }
 
 /* The most values of a counter. */

@@ -6,7 +6,6 @@
 
 #include "ngx/event.hpp"
 #include "redis/asks/script_call.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/refusals.hpp"
 
 namespace limit_sliding {
@@ -40,7 +39,7 @@ void call_done(Settlement &settlement) {
 }
 
 bool join(ErrandCall &call, Errand &errand) {
-    if (!join_script(call, errand)) { return false; }
+    if (!join_call(call, errand)) { return false; }
 
     auto &settlement = static_cast<Settlement &>(errand);
     settlement.parts[0].claim.cost = settlement.unsettled;
@@ -90,7 +89,7 @@ constexpr AskKind kSettlement
 Settlement *create_settlement(Redis &redis, Claim &claim) {
     Settling &settling = redis.client.settling;
     auto *settlement = settling.bytes < kSettlementBytesMax
-                           ? create_ask<Settlement>(redis, {&claim, 1}, kSettlement)
+                           ? create_ask<Settlement>({&claim, 1}, kSettlement)
                            : nullptr;
     if (settlement == nullptr || if_worth(*settlement) == nullptr) { return nullptr; }
 

@@ -12,7 +12,6 @@
 #include "core/base/atomics.hpp"
 #include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
-#include "redis/protocol/counter_reply.hpp"
 #include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {

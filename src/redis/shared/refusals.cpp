@@ -6,8 +6,6 @@
 #include <iterator>
 
 #include "core/base/atomics.hpp"
-#include "core/base/hashes.hpp"
-#include "redis/protocol/ask_hash.hpp"
 
 namespace limit_sliding {
 
@@ -89,11 +87,6 @@ Refusals::Group &Refusals::group_of(uint64_t hash) const {
 
 Refusals::Line &Refusals::line_of(uint64_t hash) const {
     return group_of(hash).lines[hash % kLines];
-}
-
-uint64_t refusal_hash(const Claim &claim) {
-    uint64_t lower = UINT32_MAX;
-    return (mixed(claim.hash) & ~lower) | (ask_hash(&claim, 1) & lower);
 }
 
 void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {

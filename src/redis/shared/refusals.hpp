@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
 
 namespace limit_sliding {
@@ -27,8 +28,27 @@ struct Refusal {
     bool admits() const { return until_ms == 0; }
 };
 
+/* Returns a hash of the keys, limits, costs and purposes of n >= 1 claims in this order, equal in
+ * all workers and after reloads. */
+inline uint64_t ask_hash(const Claim *claims, size_t n) {
+    constexpr uint64_t kRecords = 16; /* of a claim whose rejections are recorded */
+
+    uint64_t hash = n;
+    for (size_t i = 0; i < n; i++) {
+        const Claim &claim = claims[i];
+        const auto purpose = static_cast<uint64_t>(claim.purpose) + (claim.records ? kRecords : 0);
+        hash = mixed(hash ^ claim.hash);
+        hash = mixed(hash ^ claim.limit);
+        hash = mixed(hash ^ (purpose << 56 | claim.cost));
+    }
+    return hash;
+}
+
 /* Returns the hash of a claim in this cache; its upper half depends on the key alone. */
-uint64_t refusal_hash(const Claim &claim);
+inline uint64_t refusal_hash(const Claim &claim) {
+    constexpr uint64_t kLower = UINT32_MAX;
+    return (mixed(claim.hash) & ~kLower) | (ask_hash(&claim, 1) & kLower);
+}
 
 /* A cache of exhausted keys.  A full cache evicts refusals.  A refusal is never taken for one of
  * another key, unless their 64-bit hashes are equal. */

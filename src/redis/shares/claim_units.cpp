@@ -17,7 +17,7 @@ Share *get_share(UnitHolder &holder, Claim &claim) {
     Share *share = find_share(claim);
     if (share != nullptr) { return share; }
 
-    share = create_ask<Share>(*holder.redis, {&claim, 1}, kShare);
+    share = create_ask<Share>({&claim, 1}, kShare);
     if (share == nullptr) { return nullptr; }
 
     init_share(*share, holder);

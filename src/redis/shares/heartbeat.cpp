@@ -10,7 +10,6 @@
 
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
 
@@ -65,7 +64,7 @@ bool put(Node &node, ErrandCall &call) {
                         append_digits(&last, kHolderLifeMs),
                         is_new ? "1" : "0",
                         has_unreported(holder) ? "1" : "0"};
-    return put_call(node, call, args);
+    return node.command(call, args);
 }
 
 /* Marks all shares unknown: Redis may have dropped this holder's units.  Continues under another

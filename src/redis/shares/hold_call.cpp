@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/asks/script_call.hpp"
 #include "redis/protocol/scripts.hpp"
@@ -119,7 +119,7 @@ bool put(Node &node, ErrandCall &call) {
         end = n;
     }
 
-    return put_call(node, call, {args, end});
+    return node.command(call, {args, end});
 }
 
 /* The answer about a key. */
@@ -129,12 +129,12 @@ struct HoldAnswer : KeyTerms {
 };
 
 /* Reads the answer to a share.  Returns false if there is none. */
-bool read(ScriptReply &reply, const Share &share, HoldAnswer *answer) {
-    const bool has_terms = reply.take(answer);
+bool read(ScriptReply &from, const Share &share, HoldAnswer *answer) {
+    const bool has_terms = answer->read(from.reply.numbers, from.reply.n, &from.next);
     const Override &own = answer->own;
     const bool is_limit = !own.window.is_given() && limit_under(own, 0) <= kNarrowMax;
-    answer->granted = reply.take();
-    answer->total = reply.take();
+    answer->granted = from.take();
+    answer->total = from.take();
     return has_terms && is_limit && !answer->is_foreign && answer->owed == 0 && answer->granted >= 0
            && answer->granted <= static_cast<int64_t>(share.wanted)
            && answer->total >= static_cast<int64_t>(share.base) + answer->granted
@@ -209,7 +209,7 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
 
     if (grace_ms > 0) { holder.grace_until = ngx_current_msec + static_cast<ngx_msec_t>(grace_ms); }
 
-    ScriptReply script_reply(reply);
+    ScriptReply script_reply{reply};
     while (!call.errands.empty()) {
         HoldAnswer answer;
         if (!read(script_reply, share_of(call.errands.front()), &answer)) {
@@ -222,7 +222,8 @@ void answered(Node &node, ErrandCall &call, Reply &reply) {
         ask_done(share);
     }
 
-    note_answered(node, call, clock_us());
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+    node_answered(node);
 }
 
 void failed(Errand &errand, Failure failure) {

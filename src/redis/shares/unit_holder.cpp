@@ -2,8 +2,8 @@
 
 #include "redis/shares/unit_holder.hpp"
 
+#include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/monotonic_clock.hpp"
 
 namespace limit_sliding {
 
@@ -21,7 +21,7 @@ bool put_delete(Node &node, ErrandCall &call) {
     const auto &dead = static_cast<const DeadHolder &>(call.errands.front());
     const HeartbeatName name(dead.id);
     const Arg args[] = {"DEL", name.key(*dead.redis)};
-    return put_call(node, call, args);
+    return node.command(call, args);
 }
 
 void end_delete(Errand &errand, Failure) { ngx_free(&static_cast<DeadHolder &>(errand)); }

@@ -460,7 +460,7 @@ void take_answer(Ask &ask, const Answer &answers, ngx_msec_t sent) {
 }
 
 const AskKind kNotice
-    = {{join_script, call_script, script_answered,
+    = {{join_call, call_script, script_answered,
         [](Errand &errand, Failure) { keep_units(static_cast<Notice &>(errand)); }, return_waiters,
         [](Errand &errand) { send_notice(static_cast<Notice &>(errand)); }},
        take_answer};
@@ -501,7 +501,7 @@ Notice *create_notice(Claim claim) {
     const size_t room = name_bytes(*remote_of(claim).zone, text);
     const size_t text_bytes = text.len < room ? text.len : 0;
     auto *notice = static_cast<Notice *>(
-        create_unnamed_ask(redis, {&claim, 1}, kNotice, sizeof(Notice), text_bytes));
+        create_unnamed_ask({&claim, 1}, kNotice, sizeof(Notice), text_bytes));
     if (notice == nullptr) { return nullptr; }
 
     /* Requests wait for the digest, so only a text that is longer is replaced at once. */

@@ -257,8 +257,11 @@ void Cluster::refresh() {
 
     ClusterNode &node = hint_ != nullptr && hint_->is_ready() ? *hint_ : any();
     hint_ = nullptr;
-    /* ask_new() asks the node once it is connected */
-    if (node.open() != NGX_OK) { return; }
+    if (!node.is_ready()) {
+        /* ask_new() asks the node once it is connected */
+        (void)node.open();
+        return;
+    }
 
     Call *call = create_slots_call(node);
     if (call == nullptr || !node.command(*call, kSlotsCommand)) {

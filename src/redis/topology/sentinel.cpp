@@ -4,7 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/strings.hpp"
 #include "redis/shared/breaker.hpp"
 

@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/event.hpp"
-#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -15,8 +14,6 @@ namespace {
 /* The shortest and longest time in ms between attempts to connect; failures prolong it. */
 constexpr ngx_msec_t kRetryMin = 100;
 constexpr ngx_msec_t kRetryMax = 1000;
-
-void flush_node(Node &node) { node.events->flush(node); }
 
 Node &node_of(Connection &connection) { return static_cast<Node &>(connection); }
 
@@ -96,15 +93,15 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     clock_least_ms = INT64_MIN / 2;
 
     due.init();
-    init_event<flush_node>(flush, *this);
+    flush.data = this;
+    flush.log = ngx_cycle->log;
+    if (events != nullptr) { flush.handler = events->flush; }
 }
 
-ngx_int_t Node::open() {
-    if (is_ready()) { return NGX_OK; }
+bool Node::open() {
+    if (!is_closed()) { return true; }
 
-    if (!is_closed()) { return NGX_AGAIN; }
-
-    if (!is_usable()) { return NGX_DECLINED; }
+    if (!is_usable()) { return false; }
 
     if (topology->next_server != nullptr) { (void)topology->next_server(*this, true); }
 
@@ -113,7 +110,7 @@ ngx_int_t Node::open() {
     connect_until_ = ngx_current_msec + settings->connect_timeout;
     ngx_add_timer(&timer_, settings->connect_timeout);
     connect();
-    return NGX_AGAIN;
+    return true;
 }
 
 int64_t Node::note_clock(int64_t server_ms, uint64_t sent_us, uint64_t now_us) {

@@ -14,8 +14,8 @@ struct Redis;
 
 /* The functions of the client that nodes call. */
 struct ClientEvents {
-    /* Sends the errands that are due at the node.  Node::post_flush() posts this call. */
-    void (*flush)(Node &node);
+    /* Sends the errands that are due at the node, the data of the event Node::flush. */
+    void (*flush)(ngx_event_t *event);
 
     /* The attempt to connect has failed, so the errands that are due at the node cannot be sent. */
     void (*unreachable)(Node &node);
@@ -116,9 +116,9 @@ struct Node : Pipeline {
     /* Prepares a zeroed node. */
     void init(const NodeContext &context, const NodeRole *role_of_node);
 
-    /* Opens the connection unless it is open.  NGX_OK: commands may be sent; NGX_AGAIN: the node
-     * will be ready or fail; NGX_DECLINED: the node has failed, and no attempt is due. */
-    ngx_int_t open();
+    /* Opens the connection unless it is open, or being opened: the node will be ready or fail.
+     * Returns false if the node has failed, and no attempt is due. */
+    bool open();
 
     /* Closes the connection, and leaves calls under way to drop_calls(). */
     void close() {

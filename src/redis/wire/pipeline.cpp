@@ -4,20 +4,10 @@
 
 #include <hiredis/hiredis.h>
 
-#include "ngx/monotonic_clock.hpp"
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
-namespace {
-
-/* Writes the number of the bytes or arguments that follow, and returns the end. */
-u_char *append_count(u_char *p, u_char type, size_t count) {
-    *p++ = type;
-    return append(append_number(p, count), "\r\n");
-}
-
-} // namespace
 
 void Pipeline::init(Node *node) {
     node_ = node;
@@ -37,13 +27,14 @@ bool Pipeline::command(Call &call, Span<const Arg> args) {
     u_char *p = reserve(bytes);
     if (p == nullptr) { return false; }
 
-    p = append_count(p, '*', args.size());
+    *p++ = '*';
+    p = append_number(p, args.size());
     for (const Arg &arg : args) {
-        p = append(append_count(p, '$', arg.size()), arg.text);
-        p = append(append(p, arg.suffix), "\r\n");
+        p = append_number(append(p, "\r\n$"), arg.size());
+        p = append(append(append(p, "\r\n"), arg.text), arg.suffix);
     }
 
-    written(p);
+    written(append(p, "\r\n"));
     call.sent = ngx_current_msec;
     if (call.sent_us == 0) { call.sent_us = clock_us(); }
 
@@ -88,12 +79,12 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
         ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->texts)
                                        : self.reader_.next(nullptr, nullptr);
 
-        if (rc == NGX_AGAIN) {
-            /* else the rest would be taken for the reply to the next call */
-            return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
-        }
+        /* else the rest would be taken for the reply to the next call */
+        if (rc == NGX_AGAIN && call == nullptr) { return "unexpected reply"; }
 
-        if (rc != NGX_OK) {
+        if (rc == NGX_AGAIN || rc == NGX_DECLINED) { return nullptr; }
+
+        if (rc == NGX_ERROR) {
             const size_t n = ngx_min(reply.received, len);
             return reply_beginning("invalid reply", view(data + len - n, n));
         }

@@ -4,10 +4,9 @@
 
 #pragma once
 
-#include "ngx/array.hpp"
+#include "ngx/containers.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "ngx/queue.hpp"
 #include "redis/wire/connection.hpp"
 #include "redis/wire/reply.hpp"
 

@@ -169,21 +169,21 @@ bool Reader::feed(u_char *data, size_t len) {
 }
 
 ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
-    if (reader->pos == reader->len) { return NGX_AGAIN; }
-
     void *object = nullptr;
+    const size_t unread = reader->len - reader->pos;
     sink = to;
     texts = texts_to;
-    reply.received = reader->ridx < 0 ? reader->len - reader->pos : 0;
-    if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
+    reply.received = reader->ridx < 0 ? unread : 0;
+    if (unread != 0 && redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
 
     if (object != nullptr) { return NGX_OK; }
-    return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
-}
 
-bool Reader::has_begun() const {
+    const size_t left = reader->len - reader->pos;
+    if (left > kUnfinishedMax) { return NGX_ERROR; }
+
     /* the elements of an array leave the buffer one by one */
-    return reader->ridx > 0 || (reader->pos != reader->len && reader->buf[reader->pos] != '-');
+    const bool has_begun = reader->ridx > 0 || (left != 0 && reader->buf[reader->pos] != '-');
+    return has_begun ? NGX_AGAIN : NGX_DECLINED;
 }
 
 } // namespace limit_sliding

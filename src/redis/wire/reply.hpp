@@ -86,13 +86,10 @@ struct Reader {
     bool feed(u_char *data, size_t len);
 
     /* Parses the next reply into `reply`.  NGX_OK: done; NGX_AGAIN: the reply is incomplete;
+     * NGX_DECLINED: none has begun, or an error, which is read to its end, to be logged;
      * NGX_ERROR: the reply is invalid or too large.  The sinks are nullptr unless the reply
      * belongs to their command. */
     ngx_int_t next(SlotRangeSink *to, TextSink *texts_to);
-
-    /* Returns true if an incomplete reply other than an error has arrived.  Errors are read to
-     * their end, to be logged. */
-    bool has_begun() const;
 
     struct Free {
         void operator()(redisReader *freed) const;
