@@ -179,7 +179,7 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict, uint64_t now
     refusal.limit = verdict->limit;
     refusal.remaining = verdict->remaining;
     refusal.reset_ms = refusal.until_ms;
-    refusal.admits = 0;
+    refusal.known_until_ms = now_ms + kRefusalMs;
 
     refusals_of(node)->add(s->hash, now_ms, refusal);
 
