@@ -17,7 +17,7 @@
 using namespace limit_sliding;
 
 #define LEASES_BYTES 192 /* of one group: only this key is there */
-#define REFUSALS_BYTES 192
+#define REFUSALS_BYTES 576
 #define REFRESH_US 1e6 /* a node that rejects asks so often */
 #define START 1000     /* the window before the measured one */
 
