@@ -17,7 +17,7 @@
 using namespace limit_sliding;
 
 #define LEASES_BYTES 192 /* of one group: only this key is there */
-#define REFUSALS_BYTES 192
+#define REFUSALS_BYTES 576
 #define REFRESH_US 1e6 /* a node that rejects asks so often */
 #define START 1000     /* the window before the measured one */
 
@@ -179,7 +179,7 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict, uint64_t now
     refusal.limit = verdict->limit;
     refusal.remaining = verdict->remaining;
     refusal.reset_ms = refusal.until_ms;
-    refusal.admits = 0;
+    refusal.known_until_ms = now_ms + kRefusalMs;
 
     refusals_of(node)->add(s->hash, now_ms, refusal);
 

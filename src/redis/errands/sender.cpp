@@ -77,8 +77,8 @@ void end_call(Node &node, ErrandCall &call) {
     if (node.ndue != 0) { node.post_flush(); }
 }
 
-/* Puts the command of a call into the node's buffer, after ASKING if the errand needs that.  Returns
- * false if there is no memory. */
+/* Puts the command of a call into the node's buffer, after ASKING if the errand needs that.
+ * Returns false if there is no memory. */
 bool put(Node &node, ErrandCall &call) {
     return (!call.errands.front().asking || put_asking(node)) && call.kind->put(node, call);
 }
