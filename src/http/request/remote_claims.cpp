@@ -132,13 +132,12 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
     for (auto &claim : Span(all.begin(), n)) {
         if (claim.outcome != Outcome::kUndecided) { continue; }
 
-        auto *verdict
-            = claim.remote != nullptr ? &remote_of(claim).verdict : alloc<Verdict>(r->pool);
-        if (verdict == nullptr) { return Decision::kFailed; }
+        auto *room = claim.remote != nullptr ? &remote_of(claim).verdict : alloc<Verdict>(r->pool);
+        if (room == nullptr) { return Decision::kFailed; }
 
-        *verdict = describe_undecided(claim, ctx.now_ms);
-        claim.limit = verdict->limit;
-        claim.decide(Standing::kUnasked, Outcome::kUndecided, *verdict);
+        *room = describe_undecided(claim, ctx.now_ms);
+        claim.limit = room->limit;
+        claim.decide(Standing::kUnasked, Outcome::kUndecided, *room);
     }
 
     return account_all(ctx, {all.begin(), n});

@@ -64,7 +64,7 @@ void end_one(Claim &claim, WaitResult result);
  * leave get no free tries.  Does nothing if the claims of the wait are decided. */
 void leave_wait(Context &ctx);
 
-/* Records the cost of a claim that rejected, and describes the claim as of after that. */
+/* Records the cost of a claim that rejected, and then computes its verdict again. */
 void record_remote(Claim &claim);
 
 /* Does the same for any decided claim, in Redis or not, if it rejects and its rejection counts. */
