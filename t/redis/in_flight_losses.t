@@ -4,7 +4,7 @@
 
 use v5.36;
 
-use List::Util qw(max min sum0);
+use List::Util qw(first max min sum0);
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -45,17 +45,41 @@ my @nodes = $fleet->nodes;
 
 # ---- many keys ----
 
+# Returns the worker of the first node that has accepted a connection.
+sub worker_of($socket) {
+    my ($here, $there) = map { sprintf ':%04X', $_ } $socket->sockport, $socket->peerport;
+    open my $table, '<', '/proc/net/tcp' or die "tcp: $!";
+    my ($inode) = map { (split)[9] } grep { /^\s*\d+: \w+$there \w+$here / } <$table>;
+    return first { grep { (readlink // '') eq "socket:[$inode]" } glob "/proc/$_/fd/*" }
+        $nodes[0]->workers;
+}
+
+# Returns connections to the first node, as many to each worker: one that has nearly all keys
+# reports for longer than the others have patience for here.
+sub connect_evenly() {
+    my (%sockets, @spare);
+    my @workers = $nodes[0]->workers;
+    while (grep { @{ $sockets{$_} // [] } < $CONNECTIONS / @workers } @workers) {
+        my $socket = $nodes[0]->connect(port => 1);
+        $socket->blocking(1);
+        print {$socket} greeting(), frame(4, 0, 0, pack 'nN', 4, 0);
+        $socket->flush;
+        read_frame($socket);    # then it was accepted
+        my $list = $sockets{ worker_of($socket) } //= [];
+        push @{ @$list < $CONNECTIONS / @workers ? $list : \@spare }, $socket;
+    }
+    return map { @$_ } values %sockets;
+}
+
 # Holds the whole limit of each key on the first node: its responses wait for a window of flow
 # control that never opens. Returns the connections, and how many requests were admitted.
 sub hold_many() {
-    my (@sockets, $admitted);
-    for my $i (0 .. $CONNECTIONS - 1) {
-        my $socket = $nodes[0]->connect(port => 1);
-        my $settings = frame(4, 0, 0, pack 'nN', 4, 0);
-        my @keys = grep { $_ % $CONNECTIONS == $i } 1 .. $KEYS;
+    my $admitted;
+    my @sockets = connect_evenly();
+    for my $i (0 .. $#sockets) {
+        my $socket = $sockets[$i];
+        my @keys = grep { $_ % @sockets == $i } 1 .. $KEYS;
         my $stream = -1;
-        $socket->blocking(1);
-        print {$socket} greeting(), $settings;
         while (my @some = splice @keys, 0, 100) {
             print {$socket} map { request($stream += 2, "/many?key=$_") } @some;
             $socket->flush;
@@ -65,7 +89,6 @@ sub hold_many() {
                 $admitted++ if $head =~ /^\x88/;
             }
         }
-        push @sockets, $socket;
     }
     return (\@sockets, $admitted);
 }
