@@ -62,7 +62,7 @@ static void a_blocked_key_is_rejected(void **) {
     assert_int_equal(claim.given_verdict().excess, 2000);
     assert_true(claim.given_verdict().retry_after_ms == kNever);
     assert_int_equal(limit_under(own, 5), 5);
-    assert_true(standing_under(Terms::kBlocked, Standing::kGiven) == Standing::kBlocked);
+    assert_true(standing_of(Terms::kBlocked) == Standing::kBlocked);
 
     /* a number replaces "0" */
     assert_true(apply_override(claim, policy, {9, {}}, nullptr) == Terms::kLimited);
@@ -80,7 +80,7 @@ static void a_key_without_a_limit_is_admitted(void **) {
     assert_int_equal(claim.limit, 5);
     assert_int_equal(claim.given_verdict().remaining, 5);
     assert_int_equal(limit_under(own, 5), 5);
-    assert_true(standing_under(Terms::kUnlimited, Standing::kGiven) == Standing::kUnlimited);
+    assert_true(standing_of(Terms::kUnlimited) == Standing::kUnlimited);
 }
 
 static void a_ban_stays(void **) {
@@ -100,7 +100,7 @@ static void no_override_is_the_limit(void **) {
     assert_true(terms_of({}) == Terms::kLimited);
     assert_int_equal(limit_under({}, 5), 5);
     assert_int_equal(limit_under({9, {}}, 5), 9);
-    assert_true(standing_under(Terms::kLimited, Standing::kGivenLate) == Standing::kGivenLate);
+    assert_true(standing_of(Terms::kLimited) == Standing::kGiven);
 }
 
 int main(void) {

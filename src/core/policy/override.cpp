@@ -30,7 +30,7 @@ bool Override::parse(std::string_view text, const Policy &policy, uint64_t limit
 
 Policy with_window(const Policy &policy, const Window &window) {
     Policy own = policy;
-    if (!window.is_given() || window == policy.window()) { return own; }
+    if (!is_own_window(policy, window)) { return own; }
     own.window_ms = window.ms;
     own.calendar = window.calendar;
     own.salt = mixed(window.code()) | 1;

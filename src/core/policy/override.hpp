@@ -52,6 +52,11 @@ struct Override {
     bool parse(std::string_view text, const Policy &policy, uint64_t limit_max);
 };
 
+/* Returns true if a window is given, and is not the policy's. */
+inline bool is_own_window(const Policy &policy, const Window &window) {
+    return window.is_given() && window != policy.window();
+}
+
 /* Returns the policy of keys with this window; the zone's policy if no window is given. */
 Policy with_window(const Policy &policy, const Window &window);
 

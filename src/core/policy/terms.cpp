@@ -7,7 +7,7 @@ namespace limit_sliding {
 Terms apply_override(Claim &claim, const Policy &policy, const Override &own, TermsRoom *room) {
     const Terms terms = terms_of(own);
     claim.set_policy(policy); /* first, because the claim may have the policy of the room */
-    if (own.window.is_given() && own.window != policy.window()) {
+    if (is_own_window(policy, own.window)) {
         room->policy = with_window(policy, own.window);
         claim.set_policy(room->policy);
     }

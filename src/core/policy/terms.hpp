@@ -37,9 +37,9 @@ inline uint64_t limit_under(const Override &own, uint64_t limit) {
     return has_number(own) ? own.limit : limit;
 }
 
-/* Returns who decides a claim under these terms, if `limited` does so under a limit. */
-inline Standing standing_under(Terms terms, Standing limited) {
-    return terms == Terms::kLimited   ? limited
+/* Returns the standing of a claim that Redis has decided under these terms. */
+inline Standing standing_of(Terms terms) {
+    return terms == Terms::kLimited   ? Standing::kGiven
            : terms == Terms::kBlocked ? Standing::kBlocked
                                       : Standing::kUnlimited;
 }
@@ -75,8 +75,7 @@ struct TermsRoom {
 /* Returns true if the claim of a key with this override, in a zone with this policy, needs a
  * TermsRoom. */
 inline bool needs_room(const Override &own, const Policy &policy) {
-    return terms_of(own) != Terms::kLimited
-           || (own.window.is_given() && own.window != policy.window());
+    return terms_of(own) != Terms::kLimited || is_own_window(policy, own.window);
 }
 
 /* Applies the override of a key, which is set, to a claim of a zone with this policy: gives the

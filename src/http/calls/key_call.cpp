@@ -112,9 +112,8 @@ Progress end_forget(KeyCall &call) {
 
 /* The key's override may have another window than the key had without it. */
 Progress forget_usual(KeyCall &call) {
-    const Window &usual = call.usual.window;
-    if (call.waiter.result != WaitResult::kAdmitted || !usual.is_given()
-        || usual == call.claim.policy->window()) {
+    if (call.waiter.result != WaitResult::kAdmitted
+        || !is_own_window(*call.claim.policy, call.usual.window)) {
         return end_forget(call);
     }
 

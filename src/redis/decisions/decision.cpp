@@ -155,7 +155,7 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
 
         bool rejects = !admitted && remote.verdict.retry_after_ms;
         decide_remotely(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted,
-                        standing_under(part.terms, Standing::kGiven));
+                        standing_of(part.terms));
         rejected = rejected || rejects;
     }
 

@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <optional>
 
 #include "core/facts/bans.hpp"

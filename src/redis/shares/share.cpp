@@ -48,8 +48,7 @@ void decide(const Share &share, Claim &claim, bool admits) {
                       &verdict);
     }
 
-    decide_remotely(claim, admits ? Outcome::kAdmitted : Outcome::kRejected,
-                    standing_under(terms, Standing::kGiven));
+    decide_remotely(claim, admits ? Outcome::kAdmitted : Outcome::kRejected, standing_of(terms));
 }
 
 void admit(Share &share, Claim &claim, Source source) {
